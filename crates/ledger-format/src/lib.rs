@@ -1,0 +1,1 @@
+//! Bytes and types of the ledger: frames, chain, tree, checkpoints, proofs, receipts

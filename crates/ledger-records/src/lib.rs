@@ -1,0 +1,1 @@
+//! Meaning of the ledger: record types, states, secret guard

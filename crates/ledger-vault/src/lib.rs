@@ -1,0 +1,1 @@
+//! Every secret byte of the ledger: keys, wrapping, sealing, signing

@@ -1,0 +1,1 @@
+//! Keyless, offline verifier of ledgers

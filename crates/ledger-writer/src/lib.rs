@@ -1,0 +1,1 @@
+//! The one append path: group commit, segments, recovery, checkpoints, rotation
