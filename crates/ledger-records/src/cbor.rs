@@ -1,7 +1,11 @@
-//! Core deterministic CBOR (RFC 8949 section 4.2.1): a direct writer, and a strict reader for envelopes and bodies.
+//! Core deterministic CBOR (RFC 8949 section 4.2.1): a direct writer, and a strict reader.
 //! Not a general CBOR library: no floats, no tags, no indefinite lengths.
 
+use std::borrow::Cow;
+
 use crate::error::DecodeError;
+use crate::limits::DEPTH_MAX;
+use crate::node::Node;
 
 const UINT: u8 = 0 << 5;
 const NEGATIVE: u8 = 1 << 5;
@@ -252,6 +256,40 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(&self.input[start..self.at])
+    }
+
+    /// One value as a tree, borrowed from the input. `left` bounds the number of values.
+    pub(crate) fn node(&mut self, depth: u8, left: &mut u32) -> Result<Node<'a>, DecodeError> {
+        if depth > DEPTH_MAX || *left == 0 {
+            return self.fail("too deep or too many values");
+        }
+        *left -= 1;
+        Ok(match self.head()? {
+            (UINT, value) => Node::Uint(value),
+            (NEGATIVE, value) => i64::try_from(value).map_or(Node::Wide, |value| Node::Int(!value)),
+            (BYTES, len) => Node::Bytes(self.take(len)?.to_vec()),
+            (TEXT, len) => Node::Text(Cow::Borrowed(self.utf8(len)?)),
+            (ARRAY, len) => {
+                let mut list = Vec::new();
+                for _ in 0..self.count(len)? {
+                    list.push(self.node(depth + 1, left)?);
+                }
+                Node::List(list)
+            }
+            (MAP, len) => {
+                let len = self.count(len)?;
+                let mut map = Vec::with_capacity(len.min(32));
+                for _ in 0..len {
+                    let key = Cow::Borrowed(self.text()?);
+                    map.push((key, self.node(depth + 1, left)?));
+                }
+                Node::Map(map)
+            }
+            (0xe0, 20) => Node::Bool(false),
+            (0xe0, 21) => Node::Bool(true),
+            (0xe0, 22) => Node::Null,
+            _ => return self.fail("a tag, a float or a reserved value"),
+        })
     }
 
     pub(crate) fn end(&self) -> Result<(), DecodeError> {

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use crate::cbor::Reader;
 use crate::error::{ErrorCode, FieldError, RecordErrors};
 use crate::limits::{DEPTH_MAX, VALUES_MAX};
 
@@ -253,9 +254,15 @@ pub(crate) fn from_json(input: &[u8], len_max: usize) -> Result<Node<'_>, Record
 
 /// Reads one CBOR data item and nothing behind it. Lenient in form, as clients' libraries differ; canonical bytes are
 /// what `Record::from_canonical_cbor` requires.
-pub(crate) fn from_cbor(input: &[u8], len_max: usize) -> Result<Node<'static>, RecordErrors> {
+pub(crate) fn from_cbor(input: &[u8], len_max: usize) -> Result<Node<'_>, RecordErrors> {
     if let Some(errors) = too_long(input.len(), len_max) {
         return Err(errors);
+    }
+    // Definite lengths and shortest heads are what nearly everybody sends, and cost a fifth of the time.
+    let mut reader = Reader::new("record", input);
+    let strict = reader.node(0, &mut { VALUES_MAX });
+    if let (Ok(node), Ok(())) = (strict, reader.end()) {
+        return Ok(node);
     }
     let mut rest = input;
     match ciborium::from_reader::<OwnedNode, _>(&mut rest) {
