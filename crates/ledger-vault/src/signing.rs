@@ -20,6 +20,7 @@ const SEED_BASE64_LEN: usize = 44;
 const LOG_PREFIX: &str = "ledger-log-key v1 ";
 const EPOCH_PREFIX: &str = "ledger-epoch-key v1 ";
 const LOG_FILE: &str = "log.key";
+const LOG_NEXT_FILE: &str = "log.next";
 
 /// Which of the two names an epoch key has on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,12 +101,12 @@ impl LogKey {
         dir.create(LOG_FILE, &key_file_text(LOG_PREFIX, &self.0))
     }
 
-    /// Puts this key in the place of `log.key` (a new generation).
+    /// Creates `log.next`, the log key of the coming generation; an existing one is never overwritten.
     ///
     /// # Errors
-    /// The file system failed; the old file is then whole.
-    pub fn replace(&self, dir: KeyDir<'_>) -> Result<(), KeyFileError> {
-        dir.replace(LOG_FILE, &key_file_text(LOG_PREFIX, &self.0))
+    /// It exists, or the file system failed.
+    pub fn create_next(&self, dir: KeyDir<'_>) -> Result<(), KeyFileError> {
+        dir.create(LOG_NEXT_FILE, &key_file_text(LOG_PREFIX, &self.0))
     }
 
     /// Reads `log.key`.
@@ -114,6 +115,30 @@ impl LogKey {
     /// It is missing, open to others, not a regular file, too long or malformed.
     pub fn read(dir: KeyDir<'_>) -> Result<Self, KeyFileError> {
         read_seed(dir, LOG_FILE, LOG_PREFIX).map(|seed| Self::from_seed(&seed))
+    }
+
+    /// Reads `log.next`.
+    ///
+    /// # Errors
+    /// As [`LogKey::read`].
+    pub fn read_next(dir: KeyDir<'_>) -> Result<Self, KeyFileError> {
+        read_seed(dir, LOG_NEXT_FILE, LOG_PREFIX).map(|seed| Self::from_seed(&seed))
+    }
+
+    /// Renames `log.next` over `log.key` and syncs the folder: the old key is gone from then on.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn promote_next(dir: KeyDir<'_>) -> Result<(), KeyFileError> {
+        dir.rename(LOG_NEXT_FILE, LOG_FILE)
+    }
+
+    /// Deletes `log.next` and syncs the folder; a missing one is no error.
+    ///
+    /// # Errors
+    /// The file system failed.
+    pub fn discard_next(dir: KeyDir<'_>) -> Result<(), KeyFileError> {
+        dir.remove(LOG_NEXT_FILE)
     }
 }
 

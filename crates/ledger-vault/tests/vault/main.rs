@@ -312,6 +312,18 @@ fn salts_differ_by_write_place_and_content() {
 }
 
 #[test]
+fn keys_may_be_shared_between_threads() {
+    fn shareable<T: Send + Sync>() {}
+    shareable::<SegmentKeys>();
+    shareable::<SaltSource>();
+    shareable::<Identities>();
+    shareable::<ledger_vault::Recipients>();
+    shareable::<ledger_vault::LogKey>();
+    shareable::<ledger_vault::EpochKey>();
+    shareable::<ledger_vault::UnwrapKeyError>();
+}
+
+#[test]
 fn no_secret_in_debug_output() {
     let keys = known_keys();
     let secret = keys.data.body_secret(SEQ, &salt());
