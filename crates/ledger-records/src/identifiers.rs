@@ -232,6 +232,8 @@ relations! {
     Under = 12 "under";
     /// The sender says so; nobody has verified it in this record.
     Claims = 13 "claims";
+    /// Allowed by this actor.
+    ApprovedBy = 14 "approved_by";
 }
 
 impl Relation {

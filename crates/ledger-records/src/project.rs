@@ -245,7 +245,7 @@ fn action<'a>(record: &'a Action, out: &mut Projection<'a>) {
     out.id_if(R::PartOf, K::SessionId, &record.session_id);
     out.id(R::By, K::Actor, &record.actor);
     out.id_if(R::PartOf, K::Tenant, &record.tenant);
-    out.id_if(R::By, K::Actor, &authorization.approver);
+    out.id_if(R::ApprovedBy, K::Actor, &authorization.approver);
     out.id_if(R::Under, K::Grant, &authorization.grant_id);
     out.id_if(R::Names, K::IdempotencyRef, &record.idempotency_ref);
     out.of_provider(
@@ -385,6 +385,13 @@ fn claimed_facts<'a>(record: &'a Receipt, out: &mut Projection<'a>) {
                     .map(|event| get(event).map_or("", |claim| claim.value.as_str())),
             );
         }
+    }
+    if !record.claimed.is_empty() {
+        let covered = record
+            .claimed
+            .iter()
+            .map(|event| Cow::Owned(event.covered_members().join(" ")));
+        out.fact("claimed_covered", FactRef::Texts(covered.collect()));
     }
     if record
         .claimed
@@ -576,7 +583,7 @@ fn rules<'a>(record: &'a Rules, out: &mut Projection<'a>) {
         record.name.as_str().into(),
     );
     out.id_if(R::By, K::Actor, &record.actor);
-    out.id_if(R::By, K::Actor, &record.approver);
+    out.id_if(R::ApprovedBy, K::Actor, &record.approver);
     out.text("rules_version", record.version.as_str());
     out.text("digest", record.digest.as_str());
     out.text("declared_at", record.declared_at.as_str());

@@ -203,7 +203,8 @@ text_types! {
     HeaderValue: 0..=1024, control false, Text, |_| true, "a header value of at most 1024 bytes", {};
     /// An IP address as text (RFC 5952 or dotted).
     SourceAddress: 1..=64, control false, Off, |text| text.parse::<IpAddr>().is_ok(), "an IP address", {};
-    /// A retention class: `[a-z0-9]`, 1 to 16 bytes. It names the payload file that the body goes to.
+    /// A retention class: `[a-z0-9]`, 1 to 16 bytes, not `body` or `envelope`. It names the payload file that the body
+    /// goes to.
     PayloadClass: 1..=16, control false, Off, is_class, "a retention class of lower-case letters and digits", { "pattern": "^[a-z0-9]{1,16}$" };
     /// A time of RFC 3339 with a zone, kept as given: `2026-11-30T14:07:41.25Z`.
     Time: 20..=35, control false, Off, is_time, "a time of RFC 3339 with seconds and zone", { "format": "date-time" };
@@ -254,8 +255,11 @@ fn is_token(text: &str) -> bool {
     })
 }
 
+/// `body` and `envelope` name the key files of a segment, so no class may.
 fn is_class(text: &str) -> bool {
-    all(text, |b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    text != "body"
+        && text != "envelope"
+        && all(text, |b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
 fn is_lower_hex(text: &str) -> bool {
@@ -422,7 +426,11 @@ mod tests {
             SourceAddress::new("203.0.113.9").is_ok()
                 && SourceAddress::new("203.0.113.9:80").is_err()
         );
-        assert!(PayloadClass::new("30d").is_ok() && PayloadClass::new("30-d").is_err());
+        assert!(
+            PayloadClass::new("30d").is_ok()
+                && PayloadClass::new("30-d").is_err()
+                && PayloadClass::new("envelope").is_err()
+        );
         assert!(Method::new("POST").is_ok() && Method::new("post").is_err());
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Sha256Hex::of(b"").as_str(), empty);

@@ -459,7 +459,12 @@ fn identifiers_carry_scope_and_relation() {
     };
     has(IdKind::ActionId, Relation::Subject, "", "act_01");
     has(IdKind::SessionId, Relation::PartOf, "", "ses_5");
-    has(IdKind::Actor, Relation::By, "", "oncall@example.com");
+    has(
+        IdKind::Actor,
+        Relation::ApprovedBy,
+        "",
+        "oncall@example.com",
+    );
     has(IdKind::Grant, Relation::Under, "", "build:start");
     has(IdKind::IdempotencyRef, Relation::Names, "", "idem_44");
     has(
@@ -534,6 +539,12 @@ fn envelopes_hold_what_rules_read() {
         Some(Fact::Texts(vec!["build.finished".into()]))
     );
     assert_eq!(fact(RecordType::Receipt, "headers"), None);
+    let covered = "provider_event_id event_type object_id object_version account client_reference \
+                   remote_operation_id result sender_time";
+    assert_eq!(
+        fact(RecordType::Receipt, "claimed_covered"),
+        Some(Fact::Texts(vec![covered.into()]))
+    );
     for (_, example) in examples() {
         let record = Record::from_json(example.as_bytes()).unwrap();
         let bytes = record.to_envelope_cbor([9; 16]);

@@ -40,8 +40,6 @@ fields! {
         event_version: Option<Claim>,
         /// The context in which it happened, the `source` of CloudEvents.
         event_source: Option<Claim>,
-        /// The sender's time.
-        sender_time: Option<ClaimedTime>,
         /// The object that it is about.
         object_id: Option<Claim>,
         /// The kind of that object.
@@ -56,6 +54,8 @@ fields! {
         remote_operation_id: Option<Claim>,
         /// What the sender says became of it.
         result: Option<Claim>,
+        /// The sender's time.
+        sender_time: Option<ClaimedTime>,
     }
 }
 
@@ -290,6 +290,38 @@ fields! {
         verified_at: Time,
         /// Further identifiers.
         refs: Vec<Ref>,
+    }
+}
+
+impl ClaimedEvent {
+    /// The names of the members that the signature covers, in the order of the specification's table.
+    #[must_use]
+    pub fn covered_members(&self) -> Vec<&'static str> {
+        let claims = [
+            ("provider_event_id", &self.provider_event_id),
+            ("event_type", &self.event_type),
+            ("event_action", &self.event_action),
+            ("event_version", &self.event_version),
+            ("event_source", &self.event_source),
+            ("object_id", &self.object_id),
+            ("object_type", &self.object_type),
+            ("object_version", &self.object_version),
+            ("account", &self.account),
+            ("client_reference", &self.client_reference),
+            ("remote_operation_id", &self.remote_operation_id),
+            ("result", &self.result),
+        ];
+        let covered = |claim: &Option<Claim>| claim.as_ref().is_some_and(|claim| claim.covered);
+        let mut names: Vec<_> = claims
+            .iter()
+            .filter(|(_, claim)| covered(claim))
+            .map(|(name, _)| *name)
+            .collect();
+        // The only one that is a time; it stands last here as in the table.
+        if self.sender_time.as_ref().is_some_and(|time| time.covered) {
+            names.push("sender_time");
+        }
+        names
     }
 }
 
