@@ -94,11 +94,22 @@ fn written_keys_are_private_read_back_and_never_overwritten() {
         Err(KeyFileError::Exists { .. })
     ));
     assert_eq!(LogKey::read(folder.keys()).unwrap().public(), key.public());
-    other.replace(folder.keys()).unwrap();
+    assert!(matches!(
+        LogKey::read_next(folder.keys()),
+        Err(KeyFileError::Missing { .. })
+    ));
+    other.create_next(folder.keys()).unwrap();
+    assert!(key.create_next(folder.keys()).is_err());
+    let next = LogKey::read_next(folder.keys()).unwrap();
+    assert_eq!(next.public(), other.public());
+    LogKey::promote_next(folder.keys()).unwrap();
     assert_eq!(
         LogKey::read(folder.keys()).unwrap().public(),
         other.public()
     );
+    key.create_next(folder.keys()).unwrap();
+    LogKey::discard_next(folder.keys()).unwrap();
+    LogKey::discard_next(folder.keys()).unwrap();
     assert_eq!(folder.names(), ["log.key"]);
 }
 
