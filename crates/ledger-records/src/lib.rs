@@ -14,6 +14,7 @@ mod field;
 pub mod guard;
 pub mod identifiers;
 pub mod limits;
+mod macros;
 mod node;
 mod project;
 mod record;

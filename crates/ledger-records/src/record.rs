@@ -2,9 +2,10 @@
 //! Implements ledger-format.md, "Records".
 
 use crate::error::{ErrorCode, FieldError, RecordErrors};
-use crate::field::{Cx, Field, names, tagged};
+use crate::field::{Cx, Field};
 use crate::identifiers::IdentifierRef;
 use crate::limits::{ENVELOPE_LEN_MAX, RECORD_INPUT_LEN_MAX, RECORD_LEN_MAX};
+use crate::macros::{names, tagged};
 use crate::node::{self, Node};
 use crate::project;
 use crate::text::{Id, Label};

@@ -2,7 +2,8 @@
 //! Whether the evidence supports a conclusion is judged by the rules, not by these types.
 
 use super::{BusinessObject, DecidedBy, Ref, RuleRef, needs_provider};
-use crate::field::{Cx, fields, names};
+use crate::field::Cx;
+use crate::macros::{fields, names};
 use crate::text::{Code, Digest, Id, Label, Reason, Time};
 
 names! {

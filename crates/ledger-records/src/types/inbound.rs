@@ -1,7 +1,8 @@
 //! What comes in: deliveries before any processing, and why each was accepted or not.
 
 use super::{Header, Ref, RuleRef, needs_provider};
-use crate::field::{Cx, fields, names};
+use crate::field::Cx;
+use crate::macros::{fields, names};
 use crate::text::{
     Code, Host, Id, Label, Method, PayloadClass, Reason, RouteTemplate, Sha256Hex, SourceAddress,
     Time,

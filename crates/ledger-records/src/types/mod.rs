@@ -22,9 +22,10 @@ pub use outbound::{
 pub use work::{Memory, MemoryLabel, Processing, ProcessingOutcome, Rules};
 
 use crate::error::ErrorCode;
-use crate::field::{Cx, Field, fields};
+use crate::field::{Cx, Field};
 use crate::guard;
 use crate::identifiers::{IdKind, ScopeRule};
+use crate::macros::fields;
 use crate::node::Node;
 use crate::text::{Code, Digest, HeaderName, HeaderValue, Id, KindName, Label, Time};
 

@@ -3,7 +3,8 @@
 use super::{
     BusinessKey, BusinessObject, Fingerprint, Grant, Header, QueryParameter, Ref, needs_provider,
 };
-use crate::field::{Cx, fields, names, tagged};
+use crate::field::Cx;
+use crate::macros::{fields, names, tagged};
 use crate::text::{
     Code, CommandTemplate, Digest, Host, Id, Label, Method, Reason, RouteTemplate, Time,
 };

@@ -2,7 +2,8 @@
 
 use super::{BusinessKey, Ref, needs_provider};
 use crate::error::ErrorCode;
-use crate::field::{Cx, fields, names};
+use crate::field::Cx;
+use crate::macros::{fields, names};
 use crate::text::{Code, Digest, Id, Label, Reason, RulesText, Time};
 
 names! {

@@ -124,8 +124,13 @@ fn mend(record_type: RecordType, value: &mut Value) {
             object.insert("digest".into(), json!(digest.as_str()));
         }
         RecordType::Exception => {
-            object.insert("status".into(), json!("open"));
-            object.remove("resolution");
+            let resolved = object
+                .get("resolution")
+                .is_some_and(|resolution| !resolution.is_null());
+            object.insert(
+                "status".into(),
+                json!(if resolved { "resolved" } else { "open" }),
+            );
         }
         _ => {}
     }
