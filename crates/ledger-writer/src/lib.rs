@@ -1,1 +1,52 @@
-//! The one append path: group commit, segments, recovery, checkpoints, rotation
+//! The one append path of the ledger: group commit, segments, recovery, checkpoints, rotation.
+//!
+//! What [`Writer::append`] returned is on the disk, sealed, chained and in the tree; it survives
+//! `kill -9` and power loss from then on. Opening a ledger is recovery, always (`ledger-format.md`,
+//! sections 6, 10 to 14 and 16). Here is no verifier, no index, no network and no async.
+//!
+//! ```no_run
+//! use ledger_records::Submission;
+//! use ledger_writer::{Config, OpenMode, Writer, state_root};
+//!
+//! let (writer, opened) =
+//!     Writer::open("audit".as_ref(), &state_root(None)?, Config::default(), OpenMode::Normal)?;
+//! println!("{} frames, {}", opened.frames, opened.trust_line);
+//! let line = br#"{"type":"run","record_id":"rec_1","run_id":"run_1","initiator":"oncall"}"#;
+//! let record = writer.prepare(Submission::from_json(line)?, None)?;
+//! for receipt in writer.append(vec![record])? {
+//!     println!("{}", receipt.to_json());
+//! }
+//! writer.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod chain;
+mod commit;
+mod config;
+mod durable;
+mod erase;
+mod error;
+mod floor;
+mod generation;
+mod init;
+mod open;
+mod payloads;
+mod places;
+mod reader;
+mod recover;
+mod request;
+mod reserve;
+mod scan;
+mod segment;
+mod syncer;
+mod writer;
+
+pub use config::{Config, ConfigError};
+pub use durable::DiskError;
+pub use error::{AppendError, Cause, Damage, InitError, OpenError, PrepareError};
+pub use generation::GenerationReason;
+pub use init::{InitOptions, Initialized, init};
+pub use open::{OpenMode, Opened, SetAsideFile};
+pub use places::{StateRootError, state_root};
+pub use request::Prepared;
+pub use writer::{REQUEST_RECORDS_MAX, Status, Writer, clock};

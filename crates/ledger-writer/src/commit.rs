@@ -1,0 +1,282 @@
+//! The role of the chain's owner: sealing batches, committing them, rotating (sections 6 and 11).
+//!
+//! One thread at a time has the [`Chain`]. What it seals becomes a [`Job`]; a job is written,
+//! synced and only then answered. Whoever runs jobs keeps their order.
+
+use crate::chain::{Signers, Tagger, Tip, WriteBuffer, now};
+use crate::config::Config;
+use crate::error::{AppendError, Cause};
+use crate::generation::new_keys;
+use crate::places::Places;
+use crate::request::{Acknowledged, Prepared, Ticket};
+use crate::segment::{
+    Beginning, Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, open_segment, publish,
+};
+use ledger_format::limits::UNUSED_RANGES_MAX;
+use ledger_format::{
+    Erasure, FrameBuilder, Generation, GenerationBody, Kind, Recovery, RecordParts, Seq, UnixMillis, WriteNumbers,
+};
+use ledger_vault::SaltSource;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the owner of the chain has in hand.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) tip: Tip,
+    pub(crate) signers: Signers,
+    pub(crate) newest: Newest,
+    pub(crate) segment: Option<OpenSegment>,
+    pub(crate) owed: Vec<Recovery>,
+    /// When the frames behind the newest checkpoint must be covered; none if there are none.
+    pub(crate) checkpoint_due: Option<Instant>,
+    pub(crate) last_checkpoint: Instant,
+    scratch: WriteBuffer,
+    sealed_body: Vec<u8>,
+    sealed_envelope: Vec<u8>,
+}
+
+/// Bytes to be written at a place, and what follows once they are on the disk.
+pub(crate) struct Job {
+    file: Arc<SegmentFile>,
+    at: u64,
+    bytes: Vec<u8>,
+    zero_fill: u64,
+    pub(crate) then: Then,
+}
+
+pub(crate) enum Then {
+    /// Answer these requests.
+    Answer(Vec<(Arc<Ticket>, Vec<Acknowledged>)>),
+    /// Make this note the floor, then answer who waits for it.
+    Checkpoint { note: String, waiting: Vec<Arc<Ticket>> },
+}
+
+impl Job {
+    /// Writes and syncs, then what comes before any answer.
+    pub(crate) fn run(&self, places: &Places) -> Result<(), Cause> {
+        self.file.commit(&self.bytes, self.at, self.zero_fill)?;
+        if let Then::Checkpoint { note, .. } = &self.then {
+            publish(places, note)?;
+        }
+        Ok(())
+    }
+
+    /// Tells all who wait.
+    pub(crate) fn answer(self, outcome: &Result<(), AppendError>) {
+        match self.then {
+            Then::Answer(tickets) => {
+                for (ticket, acknowledged) in tickets {
+                    ticket.complete(outcome.clone().map(|()| acknowledged).map_err(Into::into));
+                }
+            }
+            Then::Checkpoint { note, waiting } => {
+                for ticket in waiting {
+                    let done = outcome.clone().map(|()| vec![Acknowledged::checkpoint(note.clone())]);
+                    ticket.complete(done.map_err(Into::into));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a segment must close before the next write.
+pub(crate) fn must_rotate(chain: &Chain, config: &Config) -> bool {
+    chain.segment.as_ref().is_some_and(|s| {
+        s.len >= config.segment_len
+            || s.opened.elapsed() >= config.segment_age
+            || s.payloads.undeclared() >= UNUSED_RANGES_MAX / 2
+    })
+}
+
+impl Chain {
+    pub(crate) fn new(
+        tip: Tip,
+        signers: Signers,
+        newest: Newest,
+        segment: Option<OpenSegment>,
+        owed: Vec<Recovery>,
+    ) -> Self {
+        Self {
+            tip,
+            signers,
+            newest,
+            segment,
+            owed,
+            checkpoint_due: None,
+            last_checkpoint: Instant::now(),
+            scratch: WriteBuffer::default(),
+            sealed_body: Vec::new(),
+            sealed_envelope: Vec::new(),
+        }
+    }
+
+    /// The open segment; made when there is none.
+    pub(crate) fn ensure_open(&mut self, places: &Places, config: &Config) -> Result<&mut OpenSegment, Cause> {
+        if self.segment.is_none() {
+            let beginning = Beginning { generation: None, owed: std::mem::take(&mut self.owed) };
+            let opened =
+                open_segment(places, config, &mut self.tip, &self.signers, Some(&self.newest), beginning)?;
+            self.segment = Some(opened);
+            self.arm(config);
+        }
+        Ok(self.segment.as_mut().unwrap_or_else(|| unreachable!("opened above")))
+    }
+
+    fn arm(&mut self, config: &Config) {
+        self.checkpoint_due.get_or_insert_with(|| Instant::now() + config.checkpoint_delay);
+    }
+
+    /// Frames behind the newest checkpoint.
+    pub(crate) fn uncovered(&self) -> u64 {
+        self.tip.next.0 - self.newest.size
+    }
+
+    /// Seals whole requests into one write. All must belong to the open segment.
+    pub(crate) fn seal(&mut self, requests: Vec<Arc<Ticket>>, config: &Config) -> Result<Job, Cause> {
+        let salts = SaltSource::fresh()?;
+        let count: usize = requests.iter().map(|t| t.records().len()).sum();
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let at = now();
+        let mut index = 0;
+        let mut answers = Vec::with_capacity(requests.len());
+        self.scratch.bytes = Vec::with_capacity(requests.iter().map(|t| t.len_estimate()).sum());
+        for ticket in requests {
+            let mut acknowledged = Vec::with_capacity(ticket.records().len());
+            for record in ticket.records() {
+                let write = WriteNumbers { index, count };
+                index += 1;
+                acknowledged.push(self.seal_record(record, write, at, &salts)?);
+            }
+            answers.push((ticket, acknowledged));
+        }
+        self.arm(config);
+        Ok(self.job(config.zero_fill, Then::Answer(answers)))
+    }
+
+    /// The scratch buffer becomes a job at the end of the segment.
+    fn job(&mut self, zero_fill: u64, then: Then) -> Job {
+        let bytes = std::mem::take(&mut self.scratch.bytes);
+        let segment = self.segment.as_mut().unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
+        let at = segment.len;
+        segment.len += bytes.len() as u64;
+        Job { file: segment.file.clone(), at, bytes, zero_fill, then }
+    }
+
+    fn seal_record(
+        &mut self,
+        record: &Prepared,
+        write: WriteNumbers,
+        at: UnixMillis,
+        salts: &SaltSource,
+    ) -> Result<Acknowledged, Cause> {
+        let segment = self.segment.as_ref().unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
+        let seq = self.tip.next;
+        let salt = salts.record_salt(seq, record.body());
+        let sealer = segment.data_key.body_sealer(seq, &salt);
+        let commitment = sealer.commitment();
+        self.sealed_body.clear();
+        sealer.seal(record.body(), &mut self.sealed_body)?;
+        let payload = record.payload.as_ref();
+        let parts = RecordParts {
+            seq,
+            write,
+            appended_at: at,
+            salt: salt.0,
+            commitment: commitment.0,
+            body: &self.sealed_body,
+            payload: payload.map(|p| p.as_ref()),
+            envelope_len: record.sealed_envelope_len,
+        };
+        let digest = segment.digest_key.record_digest(record.canonical());
+        let envelope = record.envelope_with(&digest.0);
+        let (bytes, associated) = self.scratch.parts();
+        let builder = FrameBuilder::record(bytes, &parts);
+        associated.set(&self.tip.link, builder.authenticated_bytes());
+        self.sealed_envelope.clear();
+        segment.envelope_key.seal_envelope(seq, &salt, associated, &envelope, &mut self.sealed_envelope)?;
+        let link = builder.finish(&self.sealed_envelope, &self.tip.link);
+        if let Some(payload) = payload {
+            segment.payloads.declare(payload);
+        }
+        self.tip.advance(link);
+        Ok(Acknowledged { seq, link, appended_at: at, record_id: record.record_id.clone(), note: None })
+    }
+
+    /// Seals a checkpoint over everything sealed so far. Its job must run behind all before it.
+    pub(crate) fn seal_checkpoint(&mut self, waiting: Vec<Arc<Ticket>>) -> Job {
+        let (size, frontier) = (self.tip.next.0, self.tip.tree.hashes());
+        let segment = self.segment.as_ref().unwrap_or_else(|| unreachable!("a checkpoint needs an open segment"));
+        let note = self.scratch.checkpoint(&mut self.tip, &self.signers, &segment.tag_key);
+        self.newest = Newest { note: note.clone(), size, frontier };
+        self.checkpoint_due = None;
+        self.last_checkpoint = Instant::now();
+        self.job(0, Then::Checkpoint { note, waiting })
+    }
+
+    /// Seals one control frame as a write of its own; nobody waits for it alone.
+    fn seal_control(&mut self, kind: Kind, body: &[u8]) -> Job {
+        let segment = self.segment.as_ref().unwrap_or_else(|| unreachable!("control frames need an open segment"));
+        let by = Tagger::Tag(&segment.tag_key);
+        self.scratch.control(&mut self.tip, kind, WriteNumbers::ALONE, body, &by);
+        self.job(0, Then::Answer(Vec::new()))
+    }
+
+    /// Closes the open segment, if there is one. No job may be under way.
+    pub(crate) fn close(&mut self, places: &Places, planned: Option<Planned>) -> Result<(), Cause> {
+        let Some(mut segment) = self.segment.take() else { return Ok(()) };
+        let closing = Closing {
+            file: &segment.file,
+            len: &mut segment.len,
+            tag_key: &segment.tag_key,
+            payloads: segment.payloads.close()?,
+            planned,
+        };
+        self.newest = close_segment(places, &mut self.tip, &mut self.signers, closing)?;
+        self.checkpoint_due = None;
+        self.last_checkpoint = Instant::now();
+        Ok(())
+    }
+
+    /// Replaces the log key: generation frame, close, final checkpoint by the old key, new keys.
+    pub(crate) fn rotate_log_key(&mut self, places: &Places, config: &Config) -> Result<Generation, Cause> {
+        self.ensure_open(places, config)?;
+        let (log_key, epoch_key) = new_keys(places)?;
+        let generation = Generation(self.signers.generation().0 + 1);
+        let floor = crate::floor::read(places)?;
+        let body = GenerationBody {
+            floor,
+            reason: crate::GenerationReason::RotateLogKey.text().to_owned(),
+            log_key: log_key.public(),
+            frontier: None,
+            epoch_key: epoch_key.public(),
+            set_aside: None,
+            generation,
+        };
+        self.seal_control(Kind::Generation, &body.encode()).run(places)?;
+        self.close(places, Some(Planned { generation, epoch_key }))?;
+        Ok(generation)
+    }
+
+    /// Erases a class in closed segments: the frame, a checkpoint over it, then key and file.
+    pub(crate) fn erase(&mut self, erasure: &Erasure, places: &Places, config: &Config) -> Result<u64, Cause> {
+        self.ensure_open(places, config)?;
+        self.seal_control(Kind::Erasure, &erasure.encode()).run(places)?;
+        self.seal_checkpoint(Vec::new()).run(places)?;
+        Ok(crate::erase::unlink_all(places, erasure)?)
+    }
+
+    /// Time until the next checkpoint is due; it may be past.
+    pub(crate) fn next_due(&self, config: &Config) -> Instant {
+        let idle = self.last_checkpoint + config.checkpoint_idle;
+        self.checkpoint_due.map_or(idle, |due| due.min(idle))
+    }
+
+    /// First number of the open segment.
+    pub(crate) fn open_first(&self) -> Option<Seq> {
+        self.segment.as_ref().map(|s| s.first)
+    }
+}
+
+/// How long the background thread sleeps at most: a clock that jumps must not stop checkpoints.
+pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(60);

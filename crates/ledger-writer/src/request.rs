@@ -1,0 +1,196 @@
+//! What a client hands in, and the slip on which it waits.
+
+use crate::error::{AppendError, PrepareError};
+use crate::payloads::SealedPayload;
+use ledger_format::limits::FRAME_LEN_MAX;
+use ledger_format::{Link, Reader, Seq, UnixMillis};
+use ledger_records::{Attested, Record, Submission, encode_body};
+use ledger_vault::{body_sealed_len, envelope_sealed_len};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes of a record frame besides its sealed sections, at most.
+const FRAME_OVERHEAD_MAX: usize = 320;
+
+/// A record made ready by the thread that brings it: encoded, bounded, its raw body apart.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(crate) record_id: String,
+    body: Vec<u8>,
+    canonical: std::ops::Range<usize>,
+    envelope: Vec<u8>,
+    digest_at: usize,
+    pub(crate) sealed_envelope_len: usize,
+    sealed_body_len: usize,
+    pub(crate) raw: Option<RawBody>,
+    pub(crate) payload: Option<SealedPayload>,
+}
+
+/// The raw body of a delivery, before it is sealed.
+#[derive(Clone, Debug)]
+pub(crate) struct RawBody {
+    pub(crate) class: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Prepared {
+    /// Encodes a submission. Its meaning was checked when it was read.
+    pub(crate) fn new(submission: Submission, attested: Option<&Attested>) -> Result<Self, PrepareError> {
+        let (record, raw) = submission.into_parts();
+        let class = match &record {
+            Record::Receipt(receipt) => receipt.payload_class.as_ref().map(|c| c.as_str().to_owned()),
+            _ => None,
+        };
+        let canonical_bytes = record.to_canonical_cbor();
+        let body = encode_body(&canonical_bytes, attested);
+        // The body is an array of two items, of which the canonical record is the first.
+        let canonical = 1..1 + canonical_bytes.len();
+        debug_assert_eq!(body.get(canonical.clone()), Some(&canonical_bytes[..]));
+        // The digest is keyed by the segment that will be open when the record is sealed.
+        let envelope = record.to_envelope_cbor([0; 16]);
+        let digest_at = digest_offset(&envelope);
+        Ok(Self {
+            record_id: record.record_id().as_str().to_owned(),
+            sealed_body_len: body_sealed_len(body.len())?,
+            sealed_envelope_len: envelope_sealed_len(envelope.len())?,
+            body,
+            canonical,
+            envelope,
+            digest_at,
+            raw: raw.zip(class).map(|(bytes, class)| RawBody { class, bytes }),
+            payload: None,
+        })
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    pub(crate) fn canonical(&self) -> &[u8] {
+        self.body.get(self.canonical.clone()).unwrap_or_default()
+    }
+
+    /// The envelope with the digest under the open segment's key in its place.
+    pub(crate) fn envelope_with(&self, digest: &[u8; 16]) -> Vec<u8> {
+        let mut envelope = self.envelope.clone();
+        envelope[self.digest_at..self.digest_at + 16].copy_from_slice(digest);
+        envelope
+    }
+
+    /// Length of the frame, at most.
+    pub(crate) fn frame_len_max(&self) -> usize {
+        let len = FRAME_OVERHEAD_MAX + self.sealed_body_len + self.sealed_envelope_len;
+        debug_assert!(len <= FRAME_LEN_MAX as usize);
+        len
+    }
+
+    /// The record's id.
+    #[must_use]
+    pub fn record_id(&self) -> &str {
+        &self.record_id
+    }
+}
+
+/// Where the 16 bytes of the digest stand in an envelope: behind version, type and record id.
+fn digest_offset(envelope: &[u8]) -> usize {
+    let mut r = Reader::new(envelope);
+    let before = r.array().and_then(|_| r.uint()).and_then(|_| r.uint()).and_then(|_| r.text()).map(|_| r.position());
+    before.map(|p| p + 1).unwrap_or_else(|e| unreachable!("an envelope begins with version, type and id: {e}"))
+}
+
+/// One record that is on the disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Acknowledged {
+    pub(crate) seq: Seq,
+    pub(crate) link: Link,
+    pub(crate) appended_at: UnixMillis,
+    pub(crate) record_id: String,
+    /// For whoever asked for a checkpoint.
+    pub(crate) note: Option<String>,
+}
+
+impl Acknowledged {
+    pub(crate) fn checkpoint(note: String) -> Self {
+        Self {
+            seq: Seq(0),
+            link: Link::ZERO,
+            appended_at: UnixMillis(0),
+            record_id: String::new(),
+            note: Some(note),
+        }
+    }
+}
+
+/// Why a ticket was not served.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// For the client to hear.
+    Error(AppendError),
+    /// The segment closed after the raw body was sealed into it: seal again.
+    SegmentChanged,
+}
+
+impl From<AppendError> for Refusal {
+    fn from(e: AppendError) -> Self {
+        Self::Error(e)
+    }
+}
+
+pub(crate) type Outcome = Result<Vec<Acknowledged>, Refusal>;
+
+/// A request in the queue. Dropping the client neither cancels nor blocks it.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    records: Vec<Prepared>,
+    len_estimate: usize,
+    /// Number of the first frame of the segment its payloads were sealed in.
+    pub(crate) bound_to: Option<Seq>,
+    done: AtomicBool,
+    outcome: Mutex<Option<Outcome>>,
+    wake: Condvar,
+}
+
+impl Ticket {
+    pub(crate) fn new(records: Vec<Prepared>) -> Self {
+        Self {
+            len_estimate: records.iter().map(Prepared::frame_len_max).sum(),
+            bound_to: records.iter().find_map(|r| r.payload.as_ref()).map(|p| p.segment),
+            records,
+            done: AtomicBool::new(false),
+            outcome: Mutex::new(None),
+            wake: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn records(&self) -> &[Prepared] {
+        &self.records
+    }
+
+    pub(crate) const fn len_estimate(&self) -> usize {
+        self.len_estimate
+    }
+
+    pub(crate) fn complete(&self, outcome: Outcome) {
+        *self.outcome.lock() = Some(outcome);
+        self.done.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Answers, unless it was answered already.
+    pub(crate) fn complete_if_open(&self, outcome: &Outcome) {
+        if !self.done.load(Ordering::Acquire) {
+            self.complete(outcome.clone());
+        }
+    }
+
+    /// Waits for the outcome.
+    pub(crate) fn wait(&self) -> Outcome {
+        let mut outcome = self.outcome.lock();
+        loop {
+            if let Some(done) = outcome.take() {
+                return done;
+            }
+            self.wake.wait(&mut outcome);
+        }
+    }
+}
