@@ -320,7 +320,10 @@ fn by_layout(here: &[u8]) -> Option<SecretKind> {
     let ends = !here
         .get(secret)
         .is_some_and(|&b| word(b) || b == b'=' || b == b'.');
-    (secret == LAYOUT_LEN_MIN && ends && mixes_like_random(&here[..LAYOUT_LEN_MIN]))
+    // Without a `/` or `+` it is as likely an opaque id of 40 characters; three keys in four have one.
+    let key =
+        |token: &[u8]| token.iter().any(|&b| b == b'/' || b == b'+') && mixes_like_random(token);
+    (secret == LAYOUT_LEN_MIN && ends && key(&here[..LAYOUT_LEN_MIN]))
         .then_some(SecretKind::CloudKey)
 }
 
