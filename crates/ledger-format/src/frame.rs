@@ -176,6 +176,29 @@ impl<'a> Frame<'a> {
         link_of(predecessor, self.bytes)
     }
 
+    /// Whether the tag is this key's Ed25519 signature (section 11.5): of the log key for genesis
+    /// (context [`Context::GenesisSignature`]), of the epoch key for segment_open
+    /// ([`Context::OpenSignature`]).
+    #[must_use]
+    pub fn tag_signed_by(
+        &self,
+        context: Context,
+        predecessor: &Link,
+        public_key: &[u8; 32],
+    ) -> bool {
+        let Some(signature) = self
+            .control()
+            .and_then(|c| <&[u8; 64]>::try_from(c.tag).ok())
+        else {
+            return false;
+        };
+        let message = derive_parts(
+            context,
+            &[&[crate::SUITE], &predecessor.0, self.authenticated_bytes()],
+        );
+        crate::note::verify_signature(public_key, &message, signature)
+    }
+
     /// Control body and tag, if this is a control frame.
     #[must_use]
     pub const fn control(&self) -> Option<ControlContent<'a>> {
@@ -193,6 +216,19 @@ impl<'a> Frame<'a> {
             Content::Control(_) => None,
         }
     }
+}
+
+/// The link of a frame that lies directly behind its predecessor's link, in one stroke: what
+/// checking a file in order needs (section 5).
+///
+/// `bytes` is the 32 bytes of the predecessor's link and the whole frame. Shorter input gives the
+/// link of nothing.
+#[must_use]
+pub fn link_in_place(bytes: &[u8]) -> Link {
+    let linked = bytes
+        .get(..bytes.len().saturating_sub(LINK_ITEM_LEN))
+        .unwrap_or_default();
+    Link(crate::context::derive(Context::Link, linked))
 }
 
 /// The link of the frame `bytes` (its own link item included, but not used).

@@ -39,11 +39,13 @@ pub use control::{
     Recovery, SegmentOpen, SetAside, checkpoint_body, decode_checkpoint_body,
 };
 pub use encode::{ControlParts, FrameBuilder, RecordParts};
-pub use frame::{Content, ControlContent, Frame, FrameError, PayloadRef, RecordContent};
+pub use frame::{
+    Content, ControlContent, Frame, FrameError, PayloadRef, RecordContent, link_in_place,
+};
 pub use head::{HEAD_PREFIX_LEN_MAX, HeadError, HeadPrefix, can_begin_head};
 pub use note::{
     KeyIdBytes, Note, NoteError, SignatureLine, VerifierKey, VerifierKeyError, key_id,
-    signature_line,
+    signature_line, verify_signature,
 };
 pub use proof::{InclusionPath, ProofError, TlogProof, verify_consistency, verify_inclusion};
 pub use receipt::{AppendReceipt, ReceiptError};

@@ -164,7 +164,7 @@ impl<'a> Note<'a> {
         {
             let good = line
                 .signature()
-                .is_some_and(|s| verify_ed25519(&key.public_key, self.text.as_bytes(), &s));
+                .is_some_and(|s| verify_signature(&key.public_key, self.text.as_bytes(), &s));
             if !good {
                 return Err(NoteError::BadSignature(key.name.clone()));
             }
@@ -180,7 +180,7 @@ impl<'a> Note<'a> {
 
 /// Strict Ed25519 verification: canonical encodings, no keys of small order.
 #[must_use]
-pub(crate) fn verify_ed25519(public_key: &[u8; 32], message: &[u8], signature: &[u8; 64]) -> bool {
+pub fn verify_signature(public_key: &[u8; 32], message: &[u8], signature: &[u8; 64]) -> bool {
     VerifyingKey::from_bytes(public_key).is_ok_and(|key| {
         key.verify_strict(message, &Signature::from_bytes(signature))
             .is_ok()
