@@ -9,12 +9,15 @@ use crate::error::{AppendError, Cause};
 use crate::generation::new_keys;
 use crate::places::Places;
 use crate::request::{Acknowledged, Prepared, Ticket};
+use crate::resume::Resume;
 use crate::segment::{
-    Beginning, Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, open_segment, publish,
+    Beginning, Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, open_segment,
+    publish,
 };
 use ledger_format::limits::UNUSED_RANGES_MAX;
 use ledger_format::{
-    Erasure, FrameBuilder, Generation, GenerationBody, Kind, Recovery, RecordParts, Seq, UnixMillis, WriteNumbers,
+    ByteOffset, Erasure, FrameBuilder, Generation, GenerationBody, Kind, RecordParts, Recovery,
+    Seq, UnixMillis, WriteNumbers,
 };
 use ledger_vault::SaltSource;
 use std::sync::Arc;
@@ -49,15 +52,23 @@ pub(crate) enum Then {
     /// Answer these requests.
     Answer(Vec<(Arc<Ticket>, Vec<Acknowledged>)>),
     /// Make this note the floor, then answer who waits for it.
-    Checkpoint { note: String, waiting: Vec<Arc<Ticket>> },
+    Checkpoint {
+        note: String,
+        resume: Option<Resume>,
+        waiting: Vec<Arc<Ticket>>,
+    },
 }
 
 impl Job {
     /// Writes and syncs, then what comes before any answer.
     pub(crate) fn run(&self, places: &Places) -> Result<(), Cause> {
         self.file.commit(&self.bytes, self.at, self.zero_fill)?;
-        if let Then::Checkpoint { note, .. } = &self.then {
+        if let Then::Checkpoint { note, resume, .. } = &self.then {
             publish(places, note)?;
+            match resume {
+                Some(resume) => resume.save(places)?,
+                None => Resume::remove(places)?,
+            }
         }
         Ok(())
     }
@@ -70,9 +81,11 @@ impl Job {
                     ticket.complete(outcome.clone().map(|()| acknowledged).map_err(Into::into));
                 }
             }
-            Then::Checkpoint { note, waiting } => {
+            Then::Checkpoint { note, waiting, .. } => {
                 for ticket in waiting {
-                    let done = outcome.clone().map(|()| vec![Acknowledged::checkpoint(note.clone())]);
+                    let done = outcome
+                        .clone()
+                        .map(|()| vec![Acknowledged::checkpoint(note.clone())]);
                     ticket.complete(done.map_err(Into::into));
                 }
             }
@@ -112,19 +125,36 @@ impl Chain {
     }
 
     /// The open segment; made when there is none.
-    pub(crate) fn ensure_open(&mut self, places: &Places, config: &Config) -> Result<&mut OpenSegment, Cause> {
+    pub(crate) fn ensure_open(
+        &mut self,
+        places: &Places,
+        config: &Config,
+    ) -> Result<&mut OpenSegment, Cause> {
         if self.segment.is_none() {
-            let beginning = Beginning { generation: None, owed: std::mem::take(&mut self.owed) };
-            let opened =
-                open_segment(places, config, &mut self.tip, &self.signers, Some(&self.newest), beginning)?;
+            let beginning = Beginning {
+                generation: None,
+                owed: std::mem::take(&mut self.owed),
+            };
+            let opened = open_segment(
+                places,
+                config,
+                &mut self.tip,
+                &self.signers,
+                Some(&self.newest),
+                beginning,
+            )?;
             self.segment = Some(opened);
             self.arm(config);
         }
-        Ok(self.segment.as_mut().unwrap_or_else(|| unreachable!("opened above")))
+        Ok(self
+            .segment
+            .as_mut()
+            .unwrap_or_else(|| unreachable!("opened above")))
     }
 
     fn arm(&mut self, config: &Config) {
-        self.checkpoint_due.get_or_insert_with(|| Instant::now() + config.checkpoint_delay);
+        self.checkpoint_due
+            .get_or_insert_with(|| Instant::now() + config.checkpoint_delay);
     }
 
     /// Frames behind the newest checkpoint.
@@ -133,7 +163,11 @@ impl Chain {
     }
 
     /// Seals whole requests into one write. All must belong to the open segment.
-    pub(crate) fn seal(&mut self, requests: Vec<Arc<Ticket>>, config: &Config) -> Result<Job, Cause> {
+    pub(crate) fn seal(
+        &mut self,
+        requests: Vec<Arc<Ticket>>,
+        config: &Config,
+    ) -> Result<Job, Cause> {
         let salts = SaltSource::fresh()?;
         let count: usize = requests.iter().map(|t| t.records().len()).sum();
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -157,10 +191,19 @@ impl Chain {
     /// The scratch buffer becomes a job at the end of the segment.
     fn job(&mut self, zero_fill: u64, then: Then) -> Job {
         let bytes = std::mem::take(&mut self.scratch.bytes);
-        let segment = self.segment.as_mut().unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
+        let segment = self
+            .segment
+            .as_mut()
+            .unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
         let at = segment.len;
         segment.len += bytes.len() as u64;
-        Job { file: segment.file.clone(), at, bytes, zero_fill, then }
+        Job {
+            file: segment.file.clone(),
+            at,
+            bytes,
+            zero_fill,
+            then,
+        }
     }
 
     fn seal_record(
@@ -170,7 +213,10 @@ impl Chain {
         at: UnixMillis,
         salts: &SaltSource,
     ) -> Result<Acknowledged, Cause> {
-        let segment = self.segment.as_ref().unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
+        let segment = self
+            .segment
+            .as_ref()
+            .unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
         let seq = self.tip.next;
         let salt = salts.record_salt(seq, record.body());
         let sealer = segment.data_key.body_sealer(seq, &salt);
@@ -194,37 +240,83 @@ impl Chain {
         let builder = FrameBuilder::record(bytes, &parts);
         associated.set(&self.tip.link, builder.authenticated_bytes());
         self.sealed_envelope.clear();
-        segment.envelope_key.seal_envelope(seq, &salt, associated, &envelope, &mut self.sealed_envelope)?;
+        segment.envelope_key.seal_envelope(
+            seq,
+            &salt,
+            associated,
+            &envelope,
+            &mut self.sealed_envelope,
+        )?;
         let link = builder.finish(&self.sealed_envelope, &self.tip.link);
         if let Some(payload) = payload {
             segment.payloads.declare(payload);
         }
         self.tip.advance(link);
-        Ok(Acknowledged { seq, link, appended_at: at, record_id: record.record_id.clone(), note: None })
+        Ok(Acknowledged {
+            seq,
+            link,
+            appended_at: at,
+            record_id: record.record_id.clone(),
+            note: None,
+        })
     }
 
     /// Seals a checkpoint over everything sealed so far. Its job must run behind all before it.
     pub(crate) fn seal_checkpoint(&mut self, waiting: Vec<Arc<Ticket>>) -> Job {
         let (size, frontier) = (self.tip.next.0, self.tip.tree.hashes());
-        let segment = self.segment.as_ref().unwrap_or_else(|| unreachable!("a checkpoint needs an open segment"));
-        let note = self.scratch.checkpoint(&mut self.tip, &self.signers, &segment.tag_key);
-        self.newest = Newest { note: note.clone(), size, frontier };
+        let segment = self
+            .segment
+            .as_ref()
+            .unwrap_or_else(|| unreachable!("a checkpoint needs an open segment"));
+        let resume = (segment.plain && segment.payloads.is_empty()).then(|| Resume {
+            segment: segment.first,
+            offset: ByteOffset(segment.len),
+            tip: self.tip.clone(),
+        });
+        let note = self
+            .scratch
+            .checkpoint(&mut self.tip, &self.signers, &segment.tag_key);
+        self.newest = Newest {
+            note: note.clone(),
+            size,
+            frontier,
+        };
         self.checkpoint_due = None;
         self.last_checkpoint = Instant::now();
-        self.job(0, Then::Checkpoint { note, waiting })
+        self.job(
+            0,
+            Then::Checkpoint {
+                note,
+                resume,
+                waiting,
+            },
+        )
     }
 
     /// Seals one control frame as a write of its own; nobody waits for it alone.
     fn seal_control(&mut self, kind: Kind, body: &[u8]) -> Job {
-        let segment = self.segment.as_ref().unwrap_or_else(|| unreachable!("control frames need an open segment"));
+        let segment = self
+            .segment
+            .as_mut()
+            .unwrap_or_else(|| unreachable!("control frames need an open segment"));
+        segment.plain = false;
         let by = Tagger::Tag(&segment.tag_key);
-        self.scratch.control(&mut self.tip, kind, WriteNumbers::ALONE, body, &by);
+        self.scratch
+            .control(&mut self.tip, kind, WriteNumbers::ALONE, body, &by);
         self.job(0, Then::Answer(Vec::new()))
     }
 
     /// Closes the open segment, if there is one. No job may be under way.
     pub(crate) fn close(&mut self, places: &Places, planned: Option<Planned>) -> Result<(), Cause> {
-        let Some(mut segment) = self.segment.take() else { return Ok(()) };
+        let Some(mut segment) = self.segment.take() else {
+            return Ok(());
+        };
+        let resume =
+            (segment.plain && segment.payloads.is_empty() && planned.is_none()).then(|| Resume {
+                segment: segment.first,
+                offset: ByteOffset(segment.len),
+                tip: self.tip.clone(),
+            });
         let closing = Closing {
             file: &segment.file,
             len: &mut segment.len,
@@ -233,13 +325,21 @@ impl Chain {
             planned,
         };
         self.newest = close_segment(places, &mut self.tip, &mut self.signers, closing)?;
+        match resume {
+            Some(resume) => resume.save(places)?,
+            None => Resume::remove(places)?,
+        }
         self.checkpoint_due = None;
         self.last_checkpoint = Instant::now();
         Ok(())
     }
 
     /// Replaces the log key: generation frame, close, final checkpoint by the old key, new keys.
-    pub(crate) fn rotate_log_key(&mut self, places: &Places, config: &Config) -> Result<Generation, Cause> {
+    pub(crate) fn rotate_log_key(
+        &mut self,
+        places: &Places,
+        config: &Config,
+    ) -> Result<Generation, Cause> {
         self.ensure_open(places, config)?;
         let (log_key, epoch_key) = new_keys(places)?;
         let generation = Generation(self.signers.generation().0 + 1);
@@ -253,15 +353,28 @@ impl Chain {
             set_aside: None,
             generation,
         };
-        self.seal_control(Kind::Generation, &body.encode()).run(places)?;
-        self.close(places, Some(Planned { generation, epoch_key }))?;
+        self.seal_control(Kind::Generation, &body.encode())
+            .run(places)?;
+        self.close(
+            places,
+            Some(Planned {
+                generation,
+                epoch_key,
+            }),
+        )?;
         Ok(generation)
     }
 
     /// Erases a class in closed segments: the frame, a checkpoint over it, then key and file.
-    pub(crate) fn erase(&mut self, erasure: &Erasure, places: &Places, config: &Config) -> Result<u64, Cause> {
+    pub(crate) fn erase(
+        &mut self,
+        erasure: &Erasure,
+        places: &Places,
+        config: &Config,
+    ) -> Result<u64, Cause> {
         self.ensure_open(places, config)?;
-        self.seal_control(Kind::Erasure, &erasure.encode()).run(places)?;
+        self.seal_control(Kind::Erasure, &erasure.encode())
+            .run(places)?;
         self.seal_checkpoint(Vec::new()).run(places)?;
         Ok(crate::erase::unlink_all(places, erasure)?)
     }

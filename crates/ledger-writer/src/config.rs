@@ -1,6 +1,8 @@
 //! What an operator may set of the append path, and the bounds.
 
-use ledger_format::limits::{CHECKPOINT_FRAMES_MAX, SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN};
+use ledger_format::limits::{
+    CHECKPOINT_FRAMES_MAX, SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN,
+};
 use ledger_vault::RetentionClass;
 use std::time::Duration;
 use thiserror::Error;
@@ -62,22 +64,61 @@ impl Config {
     /// # Errors
     /// The first setting that is out of bounds.
     pub fn check(&self) -> Result<(), ConfigError> {
-        fn within<T: PartialOrd + std::fmt::Debug>(name: &'static str, v: T, min: T, max: T) -> Result<(), ConfigError> {
+        fn within<T: PartialOrd + std::fmt::Debug>(
+            name: &'static str,
+            v: T,
+            min: T,
+            max: T,
+        ) -> Result<(), ConfigError> {
             if v >= min && v <= max {
                 return Ok(());
             }
-            Err(ConfigError { name, found: format!("{v:?}"), expected: format!("{min:?} to {max:?}") })
+            Err(ConfigError {
+                name,
+                found: format!("{v:?}"),
+                expected: format!("{min:?} to {max:?}"),
+            })
         }
         let day = Duration::from_secs(24 * 60 * 60);
-        within("segment_len", self.segment_len, SEGMENT_LEN_MIN, SEGMENT_LEN_MAX)?;
-        within("segment_age", self.segment_age, Duration::from_secs(1), day * 31)?;
-        within("checkpoint_frames", self.checkpoint_frames, 1, CHECKPOINT_FRAMES_MAX)?;
-        within("checkpoint_delay", self.checkpoint_delay, Duration::from_millis(10), Duration::from_secs(10))?;
-        within("checkpoint_idle", self.checkpoint_idle, Duration::from_secs(1), day / 24)?;
+        within(
+            "segment_len",
+            self.segment_len,
+            SEGMENT_LEN_MIN,
+            SEGMENT_LEN_MAX,
+        )?;
+        within(
+            "segment_age",
+            self.segment_age,
+            Duration::from_secs(1),
+            day * 31,
+        )?;
+        within(
+            "checkpoint_frames",
+            self.checkpoint_frames,
+            1,
+            CHECKPOINT_FRAMES_MAX,
+        )?;
+        within(
+            "checkpoint_delay",
+            self.checkpoint_delay,
+            Duration::from_millis(10),
+            Duration::from_secs(10),
+        )?;
+        within(
+            "checkpoint_idle",
+            self.checkpoint_idle,
+            Duration::from_secs(1),
+            day / 24,
+        )?;
         within("reserve_hard", self.reserve_hard, 0, self.reserve_soft)?;
         within("zero_fill", self.zero_fill, 0, 64 << 20)?;
         let distinct: std::collections::BTreeSet<_> = self.payload_classes.iter().collect();
-        within("payload_classes", distinct.len(), self.payload_classes.len(), 16)
+        within(
+            "payload_classes",
+            distinct.len(),
+            self.payload_classes.len(),
+            16,
+        )
     }
 }
 
@@ -88,12 +129,22 @@ mod tests {
     #[test]
     fn defaults_hold_and_bounds_bite() {
         assert_eq!(Config::default().check(), Ok(()));
-        let small = Config { segment_len: SEGMENT_LEN_MIN - 1, ..Config::default() };
+        let small = Config {
+            segment_len: SEGMENT_LEN_MIN - 1,
+            ..Config::default()
+        };
         assert_eq!(small.check().unwrap_err().name, "segment_len");
-        let upside_down = Config { reserve_hard: 2, reserve_soft: 1, ..Config::default() };
+        let upside_down = Config {
+            reserve_hard: 2,
+            reserve_soft: 1,
+            ..Config::default()
+        };
         assert_eq!(upside_down.check().unwrap_err().name, "reserve_hard");
         let class = RetentionClass::new("30d").unwrap();
-        let doubled = Config { payload_classes: vec![class.clone(), class], ..Config::default() };
+        let doubled = Config {
+            payload_classes: vec![class.clone(), class],
+            ..Config::default()
+        };
         assert_eq!(doubled.check().unwrap_err().name, "payload_classes");
     }
 }

@@ -32,13 +32,20 @@ pub struct DiskError {
 
 impl DiskError {
     fn new(operation: &'static str, path: PathBuf, source: impl Into<io::Error>) -> Self {
-        Self { operation, path, source: source.into() }
+        Self {
+            operation,
+            path,
+            source: source.into(),
+        }
     }
 
     /// Whether the disk or the quota is full: goes away once there is space.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        matches!(
+            self.source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
     }
 }
 
@@ -51,8 +58,13 @@ pub(crate) struct Folder {
     path: PathBuf,
 }
 
-const FOLDER_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::RDONLY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
-const FILE_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
+const FOLDER_FLAGS: OFlags = OFlags::DIRECTORY
+    .union(OFlags::RDONLY)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW);
+const FILE_FLAGS: OFlags = OFlags::CLOEXEC
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK);
 const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 impl Folder {
@@ -61,12 +73,16 @@ impl Folder {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|e| DiskError::new("open", path.to_owned(), e))?;
-        Ok(Self { fd, path: path.to_owned() })
+        Ok(Self {
+            fd,
+            path: path.to_owned(),
+        })
     }
 
     /// Creates a folder of mode 0700 in this one, synced, and opens it. It must not exist.
     pub(crate) fn create_folder(&self, name: &str) -> Result<Self> {
-        rustix::fs::mkdirat(&self.fd, name, Mode::RWXU).map_err(|e| self.error("create folder", name, e))?;
+        rustix::fs::mkdirat(&self.fd, name, Mode::RWXU)
+            .map_err(|e| self.error("create folder", name, e))?;
         self.sync()?;
         self.folder(name)
     }
@@ -75,7 +91,10 @@ impl Folder {
     pub(crate) fn folder(&self, name: &str) -> Result<Self> {
         let fd = rustix::fs::openat(&self.fd, name, FOLDER_FLAGS, Mode::empty())
             .map_err(|e| self.error("open folder", name, e))?;
-        Ok(Self { fd, path: self.path.join(name) })
+        Ok(Self {
+            fd,
+            path: self.path.join(name),
+        })
     }
 
     /// For the vault: this folder as a place of key files.
@@ -94,11 +113,16 @@ impl Folder {
     fn open_file(&self, name: &str, flags: OFlags, operation: &'static str) -> Result<DataFile> {
         let fd = rustix::fs::openat(&self.fd, name, flags | FILE_FLAGS, PRIVATE_FILE)
             .map_err(|e| self.error(operation, name, e))?;
-        let kind = rustix::fs::fstat(&fd).map_err(|e| self.error("stat", name, e))?.st_mode;
+        let kind = rustix::fs::fstat(&fd)
+            .map_err(|e| self.error("stat", name, e))?
+            .st_mode;
         if FileType::from_raw_mode(kind) != FileType::RegularFile {
             return Err(self.error("open as a regular file", name, Errno::INVAL));
         }
-        Ok(DataFile { file: File::from(fd), path: self.path.join(name) })
+        Ok(DataFile {
+            file: File::from(fd),
+            path: self.path.join(name),
+        })
     }
 
     /// Creates a file of mode 0600; it must not exist. Neither file nor name is synced yet.
@@ -128,13 +152,15 @@ impl Folder {
 
     /// Renames within this folder and syncs it.
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
-        rustix::fs::renameat(&self.fd, from, &self.fd, to).map_err(|e| self.error("rename", from, e))?;
+        rustix::fs::renameat(&self.fd, from, &self.fd, to)
+            .map_err(|e| self.error("rename", from, e))?;
         self.sync()
     }
 
     /// Renames within this folder; a crash may undo it. For what is no evidence only.
     pub(crate) fn rename_unsynced(&self, from: &str, to: &str) -> Result<()> {
-        rustix::fs::renameat(&self.fd, from, &self.fd, to).map_err(|e| self.error("rename", from, e))
+        rustix::fs::renameat(&self.fd, from, &self.fd, to)
+            .map_err(|e| self.error("rename", from, e))
     }
 
     /// Deletes a file; says whether it was there. The folder is not synced yet.
@@ -178,7 +204,8 @@ impl Folder {
 
     /// Bytes that this process may still write to the file system of this folder.
     pub(crate) fn free_bytes(&self) -> Result<u64> {
-        let s = rustix::fs::fstatvfs(&self.fd).map_err(|e| DiskError::new("statvfs", self.path.clone(), e))?;
+        let s = rustix::fs::fstatvfs(&self.fd)
+            .map_err(|e| DiskError::new("statvfs", self.path.clone(), e))?;
         Ok(s.f_bavail.saturating_mul(s.f_frsize))
     }
 
@@ -203,7 +230,9 @@ pub(crate) struct DataFile {
 impl DataFile {
     /// Writes all of `bytes` at `offset`; short writes are continued, interrupted ones repeated.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.file.write_all_at(bytes, offset).map_err(|e| self.error("write", e))
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|e| self.error("write", e))
     }
 
     /// Makes the file's bytes and length durable. Never called again after it failed.
@@ -213,17 +242,25 @@ impl DataFile {
 
     /// Sets the length; cut bytes are gone, new ones are zero. Not synced yet.
     pub(crate) fn truncate(&self, len: u64) -> Result<()> {
-        self.file.set_len(len).map_err(|e| self.error("truncate", e))
+        self.file
+            .set_len(len)
+            .map_err(|e| self.error("truncate", e))
     }
 
     /// The length now.
     pub(crate) fn len(&self) -> Result<u64> {
-        Ok(self.file.metadata().map_err(|e| self.error("stat", e))?.len())
+        Ok(self
+            .file
+            .metadata()
+            .map_err(|e| self.error("stat", e))?
+            .len())
     }
 
     /// Fills `buf` from `offset` on.
     pub(crate) fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_exact_at(buf, offset).map_err(|e| self.error("read", e))
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|e| self.error("read", e))
     }
 
     /// The whole content, refused above `max` bytes.
@@ -271,7 +308,10 @@ mod tests {
     fn files_and_folders_are_private() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::open(dir.path()).unwrap().create_folder("f").unwrap();
+        let folder = Folder::open(dir.path())
+            .unwrap()
+            .create_folder("f")
+            .unwrap();
         folder.create("a").unwrap();
         folder.replace("b", b"content").unwrap();
         let mode = |p: &Path| std::fs::metadata(p).unwrap().permissions().mode() & 0o777;

@@ -13,7 +13,9 @@ pub(crate) fn unlink_all(places: &Places, erasure: &Erasure) -> Result<u64, Disk
         // The key first: without it the file is noise.
         let key = format!("{:020}.{}.age", segment.0, erasure.class);
         let key_gone = places.segments.unlink(&key)?;
-        let file_gone = places.segments.unlink(&payloads_name(*segment, &erasure.class))?;
+        let file_gone = places
+            .segments
+            .unlink(&payloads_name(*segment, &erasure.class))?;
         removed += u64::from(key_gone) + u64::from(file_gone);
     }
     if removed > 0 {

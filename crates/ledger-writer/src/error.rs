@@ -2,9 +2,14 @@
 
 use crate::config::ConfigError;
 use crate::durable::DiskError;
-use ledger_format::{BodyError, ByteOffset, CheckpointError, FrameError, NoteError, OriginError, Seq};
+use ledger_format::{
+    BodyError, ByteOffset, CheckpointError, FrameError, NoteError, OriginError, Seq,
+};
 use ledger_records::RecordErrors;
-use ledger_vault::{KeyFileError, OpenError as SectionError, RandomError, RecipientsError, SealError, SegmentKeysError, UnwrapKeyError};
+use ledger_vault::{
+    KeyFileError, OpenError as SectionError, RandomError, RecipientsError, SealError,
+    SegmentKeysError, UnwrapKeyError,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
@@ -154,7 +159,9 @@ pub enum OpenError {
         why: String,
     },
     /// The ledger is shorter than its floor.
-    #[error("the ledger has {found} frames, but a checkpoint over {floor} was issued: this is an old copy, or its end was cut; `ledger recover --accept-roll-back` goes on in a new generation with a new trust line")]
+    #[error(
+        "the ledger has {found} frames, but a checkpoint over {floor} was issued: this is an old copy, or its end was cut; `ledger recover --accept-roll-back` goes on in a new generation with a new trust line"
+    )]
     BelowFloor {
         /// Size of the floor.
         floor: u64,
@@ -162,13 +169,17 @@ pub enum OpenError {
         found: u64,
     },
     /// The ledger differs from its floor.
-    #[error("the ledger is not the one over whose {floor} frames a checkpoint was issued: its root at that size differs")]
+    #[error(
+        "the ledger is not the one over whose {floor} frames a checkpoint was issued: its root at that size differs"
+    )]
     FloorDiffers {
         /// Size of the floor.
         floor: u64,
     },
     /// The epoch or log key in the state folder is not the one the chain names.
-    #[error("{file} in the state folder is not the key that the chain names; `ledger recover --lost-epoch-key` goes on in a new generation with a new trust line")]
+    #[error(
+        "{file} in the state folder is not the key that the chain names; `ledger recover --lost-epoch-key` goes on in a new generation with a new trust line"
+    )]
     WrongKey {
         /// Which file.
         file: &'static str,

@@ -7,15 +7,23 @@ use crate::places::{FLOOR, Places, frames_name};
 use crate::reader::{Found, SegmentReader};
 use crate::scan::Scan;
 use ledger_format::limits::NOTE_LEN_MAX;
-use ledger_format::{ByteOffset, Checkpoint, FRAMES_MAGIC, Floor, Frontier, Hash, Kind, decode_checkpoint_body};
+use ledger_format::{
+    ByteOffset, Checkpoint, FRAMES_MAGIC, Floor, Frontier, Hash, Kind, decode_checkpoint_body,
+};
 
 /// Size and root of the floor, if there is one that parses.
 pub(crate) fn read(places: &Places) -> Result<Option<Floor>, DiskError> {
     if !places.state.has(FLOOR)? {
         return Ok(None);
     }
-    let note = places.state.open_read(FLOOR)?.read_all(NOTE_LEN_MAX as u64)?;
-    Ok(Checkpoint::parse(&note).ok().map(|c| Floor { size: c.size, root: c.root }))
+    let note = places
+        .state
+        .open_read(FLOOR)?
+        .read_all(NOTE_LEN_MAX as u64)?;
+    Ok(Checkpoint::parse(&note).ok().map(|c| Floor {
+        size: c.size,
+        root: c.root,
+    }))
 }
 
 /// Refuses a ledger that is shorter than its floor or differs from it.
@@ -24,8 +32,14 @@ pub(crate) fn check(places: &Places, scan: &Scan, signers: &Signers) -> Result<(
     if !places.state.has(FLOOR)? {
         return Err(OpenError::FloorMissing(path));
     }
-    let note = places.state.open_read(FLOOR)?.read_all(NOTE_LEN_MAX as u64)?;
-    let foreign = |why: String| OpenError::FloorForeign { path: path.clone(), why };
+    let note = places
+        .state
+        .open_read(FLOOR)?
+        .read_all(NOTE_LEN_MAX as u64)?;
+    let foreign = |why: String| OpenError::FloorForeign {
+        path: path.clone(),
+        why,
+    };
     let floor = Checkpoint::parse(&note).map_err(|e| foreign(e.to_string()))?;
     if !floor.origin.names(&signers.id) {
         return Err(foreign("it is another ledger's".to_owned()));
@@ -37,7 +51,10 @@ pub(crate) fn check(places: &Places, scan: &Scan, signers: &Signers) -> Result<(
             .map_err(|e| foreign(e.to_string()))?;
     }
     if floor.size > scan.next.0 {
-        return Err(OpenError::BelowFloor { floor: floor.size, found: scan.next.0 });
+        return Err(OpenError::BelowFloor {
+            floor: floor.size,
+            found: scan.next.0,
+        });
     }
     match root_at(places, scan, floor.size)? {
         Some(root) if root == floor.root => Ok(()),
@@ -61,9 +78,19 @@ fn root_at(places: &Places, scan: &Scan, size: u64) -> Result<Option<Hash>, Open
 
 /// Root in the checkpoint frame with this number. It is chained to the last segment; that chain was
 /// checked when the frames behind it were signed.
-fn root_in_older_segment(places: &Places, scan: &Scan, size: u64) -> Result<Option<Hash>, DiskError> {
+fn root_in_older_segment(
+    places: &Places,
+    scan: &Scan,
+    size: u64,
+) -> Result<Option<Hash>, DiskError> {
     let numbers = places.segment_numbers()?;
-    let Some(first) = numbers.into_iter().rev().find(|f| f.0 <= size && *f < scan.first) else { return Ok(None) };
+    let Some(first) = numbers
+        .into_iter()
+        .rev()
+        .find(|f| f.0 <= size && *f < scan.first)
+    else {
+        return Ok(None);
+    };
     let file = places.segments.open_read(&frames_name(first))?;
     let mut reader = SegmentReader::new(&file, file.len()?);
     let mut at = ByteOffset(FRAMES_MAGIC.len() as u64);

@@ -6,8 +6,8 @@ use crate::durable::DiskError;
 use crate::error::OpenError;
 use crate::floor;
 use crate::open::{
-    LastSegment, Opened, PastDamage, Ready, SegmentSecrets, SetAsideFile, check_tags, newest_of, open_error,
-    promote,
+    LastSegment, Opened, PastDamage, Ready, SegmentSecrets, SetAsideFile, check_tags, newest_of,
+    open_error, promote,
 };
 use crate::places::{Identity, Places, frames_name};
 use crate::recover;
@@ -62,7 +62,10 @@ pub(crate) fn go_on(
 ) -> Result<Ready, OpenError> {
     let LastSegment { file, scan } = &found;
     let mut set_aside = Vec::new();
-    let rewrite_from = scan.last_checkpoint.as_ref().map_or(ByteOffset(0), |c| c.offset);
+    let rewrite_from = scan
+        .last_checkpoint
+        .as_ref()
+        .map_or(ByteOffset(0), |c| c.offset);
     recover::rewrite(&places, file, rewrite_from, scan.end)?;
     set_aside.extend(recover::set_tear_aside(&places, file, scan)?);
     begin(places, identity, config, &found, reason, None, set_aside)
@@ -75,28 +78,56 @@ pub(crate) fn past_damage(
     config: &Config,
     damage: PastDamage,
 ) -> Result<Ready, OpenError> {
-    let PastDamage { segment, offset, kept } = damage;
+    let PastDamage {
+        segment,
+        offset,
+        kept,
+    } = damage;
     // What is kept and not yet signed must be this ledger's own.
     let keys = SegmentSecrets::open(&places, &kept.scan)?;
     check_tags(&kept, &keys)?;
-    let rewrite_from = kept.scan.last_checkpoint.as_ref().map_or(ByteOffset(0), |c| c.offset);
+    let rewrite_from = kept
+        .scan
+        .last_checkpoint
+        .as_ref()
+        .map_or(ByteOffset(0), |c| c.offset);
     recover::rewrite(&places, &kept.file, rewrite_from, kept.scan.end)?;
 
     let mut files = Vec::new();
     let mut hasher = blake3::Hasher::new();
     if offset.0 > 0 {
-        files.push(recover::copy_aside(&places, &kept.file, segment, offset, kept.scan.file_len)?);
+        files.push(recover::copy_aside(
+            &places,
+            &kept.file,
+            segment,
+            offset,
+            kept.scan.file_len,
+        )?);
         hash_range(&kept.file, offset.0, kept.scan.file_len, &mut hasher)?;
         kept.file.truncate(offset.0)?;
         kept.file.sync()?;
     }
-    let first_gone = if offset.0 > 0 { segment.next() } else { segment };
-    for number in places.segment_numbers()?.into_iter().filter(|n| *n >= first_gone) {
+    let first_gone = if offset.0 > 0 {
+        segment.next()
+    } else {
+        segment
+    };
+    for number in places
+        .segment_numbers()?
+        .into_iter()
+        .filter(|n| *n >= first_gone)
+    {
         let name = frames_name(number);
         let file = places.segments.open_rw(&name)?;
         let len = file.len()?;
         hash_range(&file, 0, len, &mut hasher)?;
-        files.push(recover::copy_aside(&places, &file, number, ByteOffset(0), len)?);
+        files.push(recover::copy_aside(
+            &places,
+            &file,
+            number,
+            ByteOffset(0),
+            len,
+        )?);
         places.segments.unlink(&name)?;
         places.segments.sync()?;
     }
@@ -106,7 +137,15 @@ pub(crate) fn past_damage(
         length: files.iter().map(|f| f.length).sum(),
         hash: *hasher.finalize().as_bytes(),
     };
-    begin(places, identity, config, &kept, GenerationReason::Damage, Some(set_aside), files)
+    begin(
+        places,
+        identity,
+        config,
+        &kept,
+        GenerationReason::Damage,
+        Some(set_aside),
+        files,
+    )
 }
 
 fn hash_range(
@@ -118,7 +157,9 @@ fn hash_range(
     let mut part = vec![0; 1 << 20];
     let mut at = from;
     while at < to {
-        let n = usize::try_from(to - at).unwrap_or(usize::MAX).min(part.len());
+        let n = usize::try_from(to - at)
+            .unwrap_or(usize::MAX)
+            .min(part.len());
         let window = &mut part[..n];
         file.read_at(window, at)?;
         hasher.update(window);
@@ -145,8 +186,17 @@ fn begin(
     let generation = Generation(old.0 + 1);
     let (log_key, epoch_key) = new_keys(&places).map_err(open_error)?;
     let origin = scan.origin.with_generation(generation);
-    let mut signers = Signers { id: identity.id, origin, log_key, epoch_key };
-    let mut tip = Tip { next: scan.next, link: scan.link, tree: scan.tree.clone() };
+    let mut signers = Signers {
+        id: identity.id,
+        origin,
+        log_key,
+        epoch_key,
+    };
+    let mut tip = Tip {
+        next: scan.next,
+        link: scan.link,
+        tree: scan.tree.clone(),
+    };
     let body = GenerationBody {
         floor: floor::read(&places)?,
         reason: reason.text().to_owned(),
@@ -158,13 +208,33 @@ fn begin(
     };
     let newest = newest_of(scan);
     let owed = owed_frames(&places, scan, &files)?;
-    let beginning = Beginning { generation: Some(body), owed };
-    let mut segment =
-        open_segment(&places, config, &mut tip, &signers, newest.as_ref(), beginning).map_err(open_error)?;
+    let beginning = Beginning {
+        generation: Some(body),
+        owed,
+    };
+    let mut segment = open_segment(
+        &places,
+        config,
+        &mut tip,
+        &signers,
+        newest.as_ref(),
+        beginning,
+    )
+    .map_err(open_error)?;
     promote(&places, &mut signers, generation)?;
-    let newest =
-        write_checkpoint(&places, &mut tip, &signers, &segment.file, &mut segment.len, &segment.tag_key).map_err(open_error)?;
-    let trust_line = signers.origin.log_verifier(signers.log_key.public()).to_string();
+    let newest = write_checkpoint(
+        &places,
+        &mut tip,
+        &signers,
+        &segment.file,
+        &mut segment.len,
+        &segment.tag_key,
+    )
+    .map_err(open_error)?;
+    let trust_line = signers
+        .origin
+        .log_verifier(signers.log_key.public())
+        .to_string();
     let opened = Opened {
         frames: tip.next.0,
         unclean: scan.close.is_none(),
@@ -173,7 +243,15 @@ fn begin(
         trust_line,
         new_generation: Some(generation),
     };
-    Ok(Ready { places, signers, tip, newest, owed: Vec::new(), segment: Some(segment), opened })
+    Ok(Ready {
+        places,
+        signers,
+        tip,
+        newest,
+        owed: Vec::new(),
+        segment: Some(segment),
+        opened,
+    })
 }
 
 /// Recovery frames for all files that were set aside and that no frame names.

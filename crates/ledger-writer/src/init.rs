@@ -3,12 +3,16 @@
 use crate::chain::{Signers, Tagger, Tip, WriteBuffer};
 use crate::durable::{DiskError, Folder};
 use crate::error::InitError;
-use crate::places::{CHECKPOINT, FLOOR, LOCK, OPERATIONAL_KEY, RECIPIENTS, RECOVERED, SEGMENTS, frames_name};
+use crate::places::{
+    CHECKPOINT, FLOOR, LOCK, OPERATIONAL_KEY, RECIPIENTS, RECOVERED, SEGMENTS, frames_name,
+};
 use crate::segment::open_body;
 use ledger_format::{
     Close, FRAMES_MAGIC, Generation, Genesis, Kind, LedgerId, Origin, Seq, WriteNumbers, short_form,
 };
-use ledger_vault::{EpochKey, EpochKeyFile, Identities, LogKey, Recipients, RetentionClass, SegmentKeys};
+use ledger_vault::{
+    EpochKey, EpochKeyFile, Identities, LogKey, Recipients, RetentionClass, SegmentKeys,
+};
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -43,10 +47,18 @@ pub struct Initialized {
 ///
 /// # Errors
 /// [`InitError`]; nothing that existed is overwritten.
-pub fn init(ledger: &Path, state_root: &Path, options: &InitOptions) -> Result<Initialized, InitError> {
+pub fn init(
+    ledger: &Path,
+    state_root: &Path,
+    options: &InitOptions,
+) -> Result<Initialized, InitError> {
     Origin::check_name(&options.name)?;
     refuse_existing(ledger)?;
-    let (log_key, first_epoch, next_epoch) = (LogKey::generate()?, EpochKey::generate()?, EpochKey::generate()?);
+    let (log_key, first_epoch, next_epoch) = (
+        LogKey::generate()?,
+        EpochKey::generate()?,
+        EpochKey::generate()?,
+    );
     let mut random = [0; 32];
     getrandom::fill(&mut random).map_err(ledger_vault::RandomError::from)?;
     let genesis = Genesis {
@@ -57,7 +69,12 @@ pub fn init(ledger: &Path, state_root: &Path, options: &InitOptions) -> Result<I
     };
     let id = Genesis::ledger_id(&genesis.encode());
     let origin = Origin::new(&options.name, &id, Generation(0))?;
-    let signers = Signers { id, origin: origin.clone(), log_key, epoch_key: first_epoch };
+    let signers = Signers {
+        id,
+        origin: origin.clone(),
+        log_key,
+        epoch_key: first_epoch,
+    };
 
     create_private(ledger)?;
     create_private(state_root)?;
@@ -77,7 +94,8 @@ pub fn init(ledger: &Path, state_root: &Path, options: &InitOptions) -> Result<I
     folder.create_folder(RECOVERED)?;
     let segments = folder.create_folder(SEGMENTS)?;
     let keys = SegmentKeys::generate(options.payload_classes.iter().cloned())?;
-    keys.wrap(&options.vault_recipients, &operational.newest_recipient()?)?.write(segments.keys(), Seq(0))?;
+    keys.wrap(&options.vault_recipients, &operational.newest_recipient()?)?
+        .write(segments.keys(), Seq(0))?;
     let (bytes, note) = segment_zero(&genesis, &keys, &signers, next_epoch.public());
     let name = frames_name(Seq(0));
     let file = segments.create(&format!("{name}.new"))?;
@@ -97,25 +115,56 @@ pub fn init(ledger: &Path, state_root: &Path, options: &InitOptions) -> Result<I
     })
 }
 
-fn segment_zero(genesis: &Genesis, keys: &SegmentKeys, signers: &Signers, next_epoch: [u8; 32]) -> (Vec<u8>, String) {
+fn segment_zero(
+    genesis: &Genesis,
+    keys: &SegmentKeys,
+    signers: &Signers,
+    next_epoch: [u8; 32],
+) -> (Vec<u8>, String) {
     let mut tip = Tip::genesis();
     let mut buffer = WriteBuffer::default();
     buffer.bytes.extend_from_slice(FRAMES_MAGIC);
     let first = WriteNumbers { index: 0, count: 2 };
-    buffer.control(&mut tip, Kind::Genesis, first, &genesis.encode(), &Tagger::Genesis(&signers.log_key));
+    buffer.control(
+        &mut tip,
+        Kind::Genesis,
+        first,
+        &genesis.encode(),
+        &Tagger::Genesis(&signers.log_key),
+    );
     let open = open_body(keys, &tip, signers, None);
     let second = WriteNumbers { index: 1, count: 2 };
-    buffer.control(&mut tip, Kind::SegmentOpen, second, &open.encode(), &Tagger::Open(&signers.epoch_key));
+    buffer.control(
+        &mut tip,
+        Kind::SegmentOpen,
+        second,
+        &open.encode(),
+        &Tagger::Open(&signers.epoch_key),
+    );
     let tag_key = keys.envelope.tag_key();
-    let close = Close { payloads: BTreeMap::new(), epoch_key: next_epoch, index_root: None };
-    buffer.control(&mut tip, Kind::SegmentClose, WriteNumbers::ALONE, &close.encode(), &Tagger::Tag(&tag_key));
+    let close = Close {
+        payloads: BTreeMap::new(),
+        epoch_key: next_epoch,
+        index_root: None,
+    };
+    buffer.control(
+        &mut tip,
+        Kind::SegmentClose,
+        WriteNumbers::ALONE,
+        &close.encode(),
+        &Tagger::Tag(&tag_key),
+    );
     let note = buffer.checkpoint(&mut tip, signers, &tag_key);
     (buffer.bytes, note)
 }
 
 fn refuse_existing(ledger: &Path) -> Result<(), InitError> {
     let disk = |operation| {
-        move |source| DiskError { operation, path: ledger.to_owned(), source }
+        move |source| DiskError {
+            operation,
+            path: ledger.to_owned(),
+            source,
+        }
     };
     match std::fs::read_dir(ledger) {
         Ok(mut entries) => match entries.next() {
@@ -123,7 +172,9 @@ fn refuse_existing(ledger: &Path) -> Result<(), InitError> {
             Some(_) => Err(InitError::Exists(ledger.to_owned())),
         },
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => Err(InitError::Exists(ledger.to_owned())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(InitError::Exists(ledger.to_owned()))
+        }
         Err(e) => Err(disk("list")(e).into()),
     }
 }
@@ -133,12 +184,20 @@ fn create_private(path: &Path) -> Result<(), DiskError> {
         .recursive(true)
         .mode(0o700)
         .create(path)
-        .map_err(|source| DiskError { operation: "create folder", path: path.to_owned(), source })
+        .map_err(|source| DiskError {
+            operation: "create folder",
+            path: path.to_owned(),
+            source,
+        })
 }
 
 fn refuse_state_inside(ledger: &Path, state_root: &Path) -> Result<(), InitError> {
     let canonical = |p: &Path| {
-        p.canonicalize().map_err(|source| DiskError { operation: "resolve", path: p.to_owned(), source })
+        p.canonicalize().map_err(|source| DiskError {
+            operation: "resolve",
+            path: p.to_owned(),
+            source,
+        })
     };
     if canonical(state_root)?.starts_with(canonical(ledger)?) {
         // Best effort: only an empty folder that was just made goes away.

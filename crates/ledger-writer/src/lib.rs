@@ -36,6 +36,7 @@ mod reader;
 mod recover;
 mod request;
 mod reserve;
+mod resume;
 mod scan;
 mod segment;
 mod syncer;

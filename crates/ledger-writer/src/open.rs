@@ -13,12 +13,16 @@ use crate::payloads::close_after_crash;
 use crate::places::{Identity, OPERATIONAL_KEY, Places, frames_name};
 use crate::reader::{Found, SegmentReader};
 use crate::recover;
+use crate::resume::Resume;
 use crate::scan::{Known, Place, Scan, ScanError, scan};
-use crate::segment::{Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, finish_close, promote_keys, publish};
+use crate::segment::{
+    Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, finish_close, promote_keys,
+    publish,
+};
 use ledger_format::{ByteOffset, Content, Generation, Kind, Origin, Seq, Tail};
 use ledger_vault::{
-    AssociatedData, EnvelopeKey, EpochKey, EpochKeyFile, Identities, KeyCommitment, KeyFileError, LogKey, Salt,
-    SegmentKeyFiles, TagKey, unwrap_envelope_keys,
+    AssociatedData, EnvelopeKey, EpochKey, EpochKeyFile, Identities, KeyCommitment, KeyFileError,
+    LogKey, Salt, SegmentKeyFiles, TagKey, unwrap_envelope_keys,
 };
 use std::path::{Path, PathBuf};
 
@@ -77,22 +81,35 @@ pub(crate) struct Ready {
 }
 
 /// Opens, recovering what a crash left.
-pub(crate) fn open(ledger: &Path, root: &Path, config: &Config, mode: OpenMode) -> Result<Ready, OpenError> {
+pub(crate) fn open(
+    ledger: &Path,
+    root: &Path,
+    config: &Config,
+    mode: OpenMode,
+) -> Result<Ready, OpenError> {
     config.check()?;
     let (places, identity) = Places::open(ledger, root)?;
     places.remove_unfinished()?;
     let found = match last_segment(&places, &identity, mode)? {
-        Last::Whole(found) => found,
+        Last::Whole(found) => *found,
         Last::Damaged(past) => return generation::past_damage(places, &identity, config, *past),
     };
     let keys = SegmentSecrets::open(&places, &found.scan)?;
     check_tags(&found, &keys)?;
     let held = match held_keys(&places, &identity, &found.scan) {
         Ok(held) => held,
-        Err(why @ (OpenError::WrongKey { .. } | OpenError::KeyFile(KeyFileError::Missing { .. }))) => {
+        Err(
+            why @ (OpenError::WrongKey { .. } | OpenError::KeyFile(KeyFileError::Missing { .. })),
+        ) => {
             let wanted = mode == OpenMode::NewGeneration(GenerationReason::LostEpochKey);
             return if wanted {
-                generation::go_on(places, &identity, config, found, GenerationReason::LostEpochKey)
+                generation::go_on(
+                    places,
+                    &identity,
+                    config,
+                    found,
+                    GenerationReason::LostEpochKey,
+                )
             } else {
                 Err(why)
             };
@@ -138,7 +155,7 @@ pub(crate) struct PastDamage {
 }
 
 enum Last {
-    Whole(LastSegment),
+    Whole(Box<LastSegment>),
     Damaged(Box<PastDamage>),
 }
 
@@ -148,36 +165,66 @@ fn last_segment(places: &Places, identity: &Identity, mode: OpenMode) -> Result<
     let mut damaged = None;
     for first in numbers.into_iter().rev() {
         let file = places.segments.open_rw(&frames_name(first))?;
-        let known = Known { name: &identity.name, id: identity.id };
-        match scan(&file, first, known) {
+        let known = Known {
+            name: &identity.name,
+            id: identity.id,
+        };
+        match scan(&file, first, known, Resume::load(places, first).as_ref()) {
             Ok(mut scan) => {
                 let damage = scan.damage.take();
                 let kept = LastSegment { file, scan };
                 return match (damage, damaged) {
-                    (None, None) => Ok(Last::Whole(kept)),
-                    (None, Some(segment)) => {
-                        Ok(Last::Damaged(Box::new(PastDamage { segment, offset: ByteOffset(0), kept })))
-                    }
+                    (None, None) => Ok(Last::Whole(Box::new(kept))),
+                    (None, Some(segment)) => Ok(Last::Damaged(Box::new(PastDamage {
+                        segment,
+                        offset: ByteOffset(0),
+                        kept,
+                    }))),
                     (Some(_), _) if past => {
                         let offset = kept.scan.end;
-                        Ok(Last::Damaged(Box::new(PastDamage { segment: first, offset, kept })))
+                        Ok(Last::Damaged(Box::new(PastDamage {
+                            segment: first,
+                            offset,
+                            kept,
+                        })))
                     }
-                    (Some((seq, offset, damage)), _) => Err(damaged_at(places, first, seq, offset, damage)),
+                    (Some((seq, offset, damage)), _) => {
+                        Err(damaged_at(places, first, seq, offset, damage))
+                    }
                 };
             }
             // A segment of which not even the first write is whole goes altogether.
             Err(ScanError::Damaged { .. }) if past && first.0 > 0 => damaged = Some(first),
-            Err(ScanError::Damaged { seq, offset, damage }) => {
+            Err(ScanError::Damaged {
+                seq,
+                offset,
+                damage,
+            }) => {
                 return Err(damaged_at(places, first, seq, offset, damage));
             }
             Err(ScanError::Disk(e)) => return Err(e.into()),
         }
     }
-    Err(OpenError::NoLedger { path: places.ledger.path().to_owned(), missing: "any segment" })
+    Err(OpenError::NoLedger {
+        path: places.ledger.path().to_owned(),
+        missing: "any segment",
+    })
 }
 
-pub(crate) fn damaged_at(places: &Places, segment: Seq, seq: Seq, offset: ByteOffset, damage: Damage) -> OpenError {
-    OpenError::Damaged { path: places.segments.path().join(frames_name(segment)), segment, seq, offset, damage }
+pub(crate) fn damaged_at(
+    places: &Places,
+    segment: Seq,
+    seq: Seq,
+    offset: ByteOffset,
+    damage: Damage,
+) -> OpenError {
+    OpenError::Damaged {
+        path: places.segments.path().join(frames_name(segment)),
+        segment,
+        seq,
+        offset,
+        damage,
+    }
 }
 
 /// Keys of the last segment that the writer's host can open.
@@ -197,8 +244,14 @@ impl SegmentSecrets {
             &KeyCommitment(scan.open.envelope_key),
             &KeyCommitment(scan.open.token_key),
         )
-        .map_err(|source| OpenError::EnvelopeKey { segment: scan.first, source })?;
-        Ok(Self { tag: envelope.tag_key(), envelope })
+        .map_err(|source| OpenError::EnvelopeKey {
+            segment: scan.first,
+            source,
+        })?;
+        Ok(Self {
+            tag: envelope.tag_key(),
+            envelope,
+        })
     }
 }
 
@@ -212,7 +265,13 @@ pub(crate) fn check_tags(found: &LastSegment, keys: &SegmentSecrets) -> Result<(
         let checked = check_tag(&mut reader, *place, keys, &mut associated)?;
         if let Err((seq, damage)) = checked {
             let path = PathBuf::from(frames_name(scan.first));
-            return Err(OpenError::Damaged { path, segment: scan.first, seq, offset: place.offset, damage });
+            return Err(OpenError::Damaged {
+                path,
+                segment: scan.first,
+                seq,
+                offset: place.offset,
+                damage,
+            });
         }
     }
     Ok(())
@@ -236,10 +295,14 @@ fn check_tag(
             .map(|_| ())
             .map_err(|e| forged(&e)),
         // Their signatures were checked by the scan.
-        Content::Control(_) if matches!(frame.prefix.kind, Kind::Genesis | Kind::SegmentOpen) => Ok(()),
+        Content::Control(_) if matches!(frame.prefix.kind, Kind::Genesis | Kind::SegmentOpen) => {
+            Ok(())
+        }
         Content::Control(c) => {
             let tag: [u8; 16] = c.tag.try_into().unwrap_or([0; 16]);
-            keys.tag.verify(associated, &tag).map_err(|e| Damage::Forged(e.to_string()))
+            keys.tag
+                .verify(associated, &tag)
+                .map_err(|e| Damage::Forged(e.to_string()))
         }
     };
     Ok(checked.map_err(|damage| (seq, damage)))
@@ -260,13 +323,20 @@ fn held_keys(places: &Places, identity: &Identity, scan: &Scan) -> Result<HeldKe
     let planned = scan.generation.as_ref().filter(|g| g.frontier.is_none());
     let has = |name: &str| places.state.has(name);
     let next_epoch_is = |key: &[u8; 32]| -> Result<bool, OpenError> {
-        Ok(has(EpochKeyFile::Next.name())? && EpochKey::read(state, EpochKeyFile::Next)?.public() == *key)
+        Ok(has(EpochKeyFile::Next.name())?
+            && EpochKey::read(state, EpochKeyFile::Next)?.public() == *key)
     };
-    let next_log_is =
-        |key: &[u8; 32]| -> Result<bool, OpenError> { Ok(has("log.next")? && LogKey::read_next(state)?.public() == *key) };
+    let next_log_is = |key: &[u8; 32]| -> Result<bool, OpenError> {
+        Ok(has("log.next")? && LogKey::read_next(state)?.public() == *key)
+    };
 
     // An unplanned generation whose segment is there, but whose keys were not renamed yet.
-    if scan.generation.as_ref().is_some_and(|g| g.frontier.is_some()) && next_log_is(&scan.open.log_key)? {
+    if scan
+        .generation
+        .as_ref()
+        .is_some_and(|g| g.frontier.is_some())
+        && next_log_is(&scan.open.log_key)?
+    {
         LogKey::promote_next(state)?;
     }
     if scan.close.is_none() && next_epoch_is(&scan.open.epoch_key)? {
@@ -292,7 +362,9 @@ fn held_keys(places: &Places, identity: &Identity, scan: &Scan) -> Result<HeldKe
     let planned_keys = match planned {
         Some(g) if !finished => {
             if !next_log_is(&g.log_key)? || !next_epoch_is(&g.epoch_key)? {
-                return Err(OpenError::WrongKey { file: "log.next or epoch.next" });
+                return Err(OpenError::WrongKey {
+                    file: "log.next or epoch.next",
+                });
             }
             Some(Planned {
                 generation: g.generation,
@@ -309,7 +381,11 @@ fn held_keys(places: &Places, identity: &Identity, scan: &Scan) -> Result<HeldKe
         Some(g) if finished => (g.generation, g.log_key),
         _ => (scan.open.generation, scan.open.log_key),
     };
-    let epoch_expected = if finished { closed.unwrap_or(scan.open.epoch_key) } else { scan.open.epoch_key };
+    let epoch_expected = if finished {
+        closed.unwrap_or(scan.open.epoch_key)
+    } else {
+        scan.open.epoch_key
+    };
     let signers = Signers {
         id: identity.id,
         origin: scan.origin.with_generation(generation),
@@ -322,24 +398,48 @@ fn held_keys(places: &Places, identity: &Identity, scan: &Scan) -> Result<HeldKe
     if signers.epoch_key.public() != epoch_expected {
         return Err(OpenError::WrongKey { file: "epoch.key" });
     }
-    Ok(HeldKeys { signers, planned: planned_keys, unfinished_close })
+    Ok(HeldKeys {
+        signers,
+        planned: planned_keys,
+        unfinished_close,
+    })
 }
 
 /// Newest checkpoint of the chain that ends with this segment.
 pub(crate) fn newest_of(scan: &Scan) -> Option<Newest> {
     if let (Some(c), Some(tree)) = (&scan.last_checkpoint, &scan.checkpoint_frontier) {
-        return Some(Newest { note: c.note.clone(), size: c.seq.0, frontier: tree.hashes() });
+        return Some(Newest {
+            note: c.note.clone(),
+            size: c.seq.0,
+            frontier: tree.hashes(),
+        });
     }
     let note = String::from_utf8(scan.open.previous.clone()?).ok()?;
     let size = ledger_format::Checkpoint::parse(note.as_bytes()).ok()?.size;
-    Some(Newest { note, size, frontier: scan.open.frontier.clone() })
+    Some(Newest {
+        note,
+        size,
+        frontier: scan.open.frontier.clone(),
+    })
 }
 
 /// Everything was checked: rewrite, set the tear aside, close, publish.
-fn finish(places: Places, found: LastSegment, held: HeldKeys, keys: &SegmentSecrets) -> Result<Ready, OpenError> {
+fn finish(
+    places: Places,
+    found: LastSegment,
+    held: HeldKeys,
+    keys: &SegmentSecrets,
+) -> Result<Ready, OpenError> {
     let LastSegment { file, scan } = found;
-    let HeldKeys { mut signers, planned, unfinished_close } = held;
-    let rewrite_from = scan.last_checkpoint.as_ref().map_or(ByteOffset(0), |c| c.offset);
+    let HeldKeys {
+        mut signers,
+        planned,
+        unfinished_close,
+    } = held;
+    let rewrite_from = scan
+        .last_checkpoint
+        .as_ref()
+        .map_or(ByteOffset(0), |c| c.offset);
     recover::rewrite(&places, &file, rewrite_from, scan.end)?;
     let unclean = scan.close.is_none() || unfinished_close;
     let mut set_aside = Vec::new();
@@ -347,7 +447,11 @@ fn finish(places: Places, found: LastSegment, held: HeldKeys, keys: &SegmentSecr
         set_aside.extend(recover::set_tear_aside(&places, &file, &scan)?);
     }
     let owed = recover::unnamed(&places, &scan)?;
-    let mut tip = Tip { next: scan.next, link: scan.link, tree: scan.tree.clone() };
+    let mut tip = Tip {
+        next: scan.next,
+        link: scan.link,
+        tree: scan.tree.clone(),
+    };
     let mut len = scan.end.0;
     let mut newest = newest_of(&scan);
     let segment = SegmentFile::new(file, len);
@@ -356,14 +460,25 @@ fn finish(places: Places, found: LastSegment, held: HeldKeys, keys: &SegmentSecr
         recover::append_recovery_frames(&mut tip, &segment, &mut len, &keys.tag, &owed)?;
         let payloads = close_after_crash(&places.segments, scan.first, &scan.payloads)?
             .map_err(|damage| damaged_at(&places, scan.first, scan.next, scan.end, damage))?;
-        let closing = Closing { file: &segment, len: &mut len, tag_key: &keys.tag, payloads, planned };
+        let closing = Closing {
+            file: &segment,
+            len: &mut len,
+            tag_key: &keys.tag,
+            payloads,
+            planned,
+        };
         newest = Some(close_segment(&places, &mut tip, &mut signers, closing).map_err(open_error)?);
     } else {
         owed_next = owed;
         if unfinished_close {
             let generation = planned.map(|p| p.generation);
-            let mut closing =
-                Closing { file: &segment, len: &mut len, tag_key: &keys.tag, payloads: Default::default(), planned: None };
+            let mut closing = Closing {
+                file: &segment,
+                len: &mut len,
+                tag_key: &keys.tag,
+                payloads: Default::default(),
+                planned: None,
+            };
             let finished = finish_close(&places, &mut tip, &mut signers, &mut closing, generation);
             newest = Some(finished.map_err(open_error)?);
         } else {
@@ -383,7 +498,10 @@ fn finish(places: Places, found: LastSegment, held: HeldKeys, keys: &SegmentSecr
         path: places.ledger.path().to_owned(),
         missing: "a checkpoint",
     })?;
-    let trust_line = signers.origin.log_verifier(signers.log_key.public()).to_string();
+    let trust_line = signers
+        .origin
+        .log_verifier(signers.log_key.public())
+        .to_string();
     let opened = Opened {
         frames: tip.next.0,
         unclean,
@@ -392,7 +510,15 @@ fn finish(places: Places, found: LastSegment, held: HeldKeys, keys: &SegmentSecr
         trust_line,
         new_generation: None,
     };
-    Ok(Ready { places, signers, tip, newest, owed: owed_next, segment: None, opened })
+    Ok(Ready {
+        places,
+        signers,
+        tip,
+        newest,
+        owed: owed_next,
+        segment: None,
+        opened,
+    })
 }
 
 /// Opening reports the causes that stop a running writer under its own error.
@@ -409,6 +535,10 @@ pub(crate) fn open_error(cause: crate::error::Cause) -> OpenError {
 }
 
 /// Renames the keys of an unplanned generation into place.
-pub(crate) fn promote(places: &Places, signers: &mut Signers, generation: Generation) -> Result<(), OpenError> {
+pub(crate) fn promote(
+    places: &Places,
+    signers: &mut Signers,
+    generation: Generation,
+) -> Result<(), OpenError> {
     promote_keys(places, signers, Some(generation)).map_err(open_error)
 }

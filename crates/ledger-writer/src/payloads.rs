@@ -56,18 +56,33 @@ pub(crate) struct PayloadStore {
 
 impl PayloadStore {
     pub(crate) fn new(segment: Seq, keys: BTreeMap<RetentionClass, PayloadKey>) -> Self {
-        Self { segment, keys, files: Mutex::new(BTreeMap::new()) }
+        Self {
+            segment,
+            keys,
+            files: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// Seals a raw body into its class' file and syncs it. `None` if the class has no key here.
-    pub(crate) fn seal(&self, folder: &Folder, class: &str, raw: &[u8]) -> Result<Option<SealedPayload>, Cause> {
-        let Some((_, key)) = self.keys.iter().find(|(c, _)| c.as_str() == class) else { return Ok(None) };
+    pub(crate) fn seal(
+        &self,
+        folder: &Folder,
+        class: &str,
+        raw: &[u8],
+    ) -> Result<Option<SealedPayload>, Cause> {
+        let Some((_, key)) = self.keys.iter().find(|(c, _)| c.as_str() == class) else {
+            return Ok(None);
+        };
         let length = body_sealed_len(raw.len())? as u64;
         let (file, offset) = self.allot(folder, class, length)?;
         let salt = SaltSource::fresh()?.payload_salt(ByteOffset(offset), raw);
         let mut message = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         key.seal_payload(ByteOffset(offset), &salt, raw, &mut message)?;
-        assert_eq!(message.len() as u64, length, "allotted length of a sealed payload");
+        assert_eq!(
+            message.len() as u64,
+            length,
+            "allotted length of a sealed payload"
+        );
         file.write_at(&message, offset)?;
         file.sync()?;
         Ok(Some(SealedPayload {
@@ -81,17 +96,29 @@ impl PayloadStore {
     }
 
     /// Reserves a range of the class' file, which is made when absent.
-    fn allot(&self, folder: &Folder, class: &str, length: u64) -> Result<(Arc<DataFile>, u64), DiskError> {
+    fn allot(
+        &self,
+        folder: &Folder,
+        class: &str,
+        length: u64,
+    ) -> Result<(Arc<DataFile>, u64), DiskError> {
         let mut files = self.files.lock();
         if !files.contains_key(class) {
             let file = folder.create(&payloads_name(self.segment, class))?;
             file.write_at(PAYLOADS_MAGIC, 0)?;
             file.sync()?;
             folder.sync()?;
-            let fresh = ClassFile { file: Arc::new(file), allotted: PAYLOADS_MAGIC.len() as u64, sealed: 0, declared: Vec::new() };
+            let fresh = ClassFile {
+                file: Arc::new(file),
+                allotted: PAYLOADS_MAGIC.len() as u64,
+                sealed: 0,
+                declared: Vec::new(),
+            };
             files.insert(class.to_owned(), fresh);
         }
-        let entry = files.get_mut(class).unwrap_or_else(|| unreachable!("inserted above"));
+        let entry = files
+            .get_mut(class)
+            .unwrap_or_else(|| unreachable!("inserted above"));
         let offset = entry.allotted;
         entry.allotted += length;
         entry.sealed += 1;
@@ -105,9 +132,18 @@ impl PayloadStore {
         }
     }
 
+    /// Whether any raw body was sealed into this segment.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files.lock().is_empty()
+    }
+
     /// How many ranges a close might have to list as unused, at most.
     pub(crate) fn undeclared(&self) -> usize {
-        self.files.lock().values().map(|f| f.sealed - f.declared.len()).sum()
+        self.files
+            .lock()
+            .values()
+            .map(|f| f.sealed - f.declared.len())
+            .sum()
     }
 
     /// Final lengths and unused ranges; sets the files to their lengths, synced.
@@ -117,7 +153,10 @@ impl PayloadStore {
         for (class, entry) in files.iter_mut() {
             entry.file.truncate(entry.allotted)?;
             entry.file.sync()?;
-            closed.insert(class.clone(), closed_payloads(entry.allotted, std::mem::take(&mut entry.declared)));
+            closed.insert(
+                class.clone(),
+                closed_payloads(entry.allotted, std::mem::take(&mut entry.declared)),
+            );
         }
         Ok(closed)
     }
@@ -150,24 +189,38 @@ pub(crate) fn close_after_crash(
 ) -> Result<Result<BTreeMap<String, ClosedPayloads>, Damage>, DiskError> {
     let mut ranges: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
     for d in declared {
-        ranges.entry(d.class.clone()).or_default().push((d.offset, d.length));
+        ranges
+            .entry(d.class.clone())
+            .or_default()
+            .push((d.offset, d.length));
     }
     // A file of which no frame declares anything is listed too, emptied.
     let prefix = format!("{:020}.", segment.0);
     for name in folder.names()? {
-        if let Some(class) = name.strip_prefix(&prefix).and_then(|n| n.strip_suffix(".payloads")) {
+        if let Some(class) = name
+            .strip_prefix(&prefix)
+            .and_then(|n| n.strip_suffix(".payloads"))
+        {
             ranges.entry(class.to_owned()).or_default();
         }
     }
     let mut closed = BTreeMap::new();
     for (class, ranges) in ranges {
         let name = payloads_name(segment, &class);
-        let declared_end =
-            ranges.iter().map(|(o, l)| o + l).max().unwrap_or(0).max(PAYLOADS_MAGIC.len() as u64);
+        let declared_end = ranges
+            .iter()
+            .map(|(o, l)| o + l)
+            .max()
+            .unwrap_or(0)
+            .max(PAYLOADS_MAGIC.len() as u64);
         let file = folder.open_rw(&name)?;
         let found = file.len()?;
         if found < declared_end && !ranges.is_empty() {
-            return Ok(Err(Damage::Payload { file: name, found, declared: declared_end }));
+            return Ok(Err(Damage::Payload {
+                file: name,
+                found,
+                declared: declared_end,
+            }));
         }
         if found < declared_end {
             // Created, and the power went before its first bytes were synced.

@@ -32,7 +32,11 @@ pub fn state_root(explicit: Option<&Path>) -> Result<PathBuf, StateRootError> {
     if let Some(path) = explicit {
         return Ok(path.to_owned());
     }
-    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
     if let Some(list) = variable("STATE_DIRECTORY") {
         let first = list.to_string_lossy().split(':').next().map(PathBuf::from);
         return first.ok_or(StateRootError);
@@ -40,7 +44,9 @@ pub fn state_root(explicit: Option<&Path>) -> Result<PathBuf, StateRootError> {
     if let Some(base) = variable("XDG_STATE_HOME") {
         return Ok(base.join("ledger"));
     }
-    variable("HOME").map(|home| home.join(".local/state/ledger")).ok_or(StateRootError)
+    variable("HOME")
+        .map(|home| home.join(".local/state/ledger"))
+        .ok_or(StateRootError)
 }
 
 /// Name of a segment's frames file.
@@ -74,13 +80,25 @@ pub(crate) struct Places {
 
 impl Places {
     /// Opens and locks both folders of an existing ledger.
-    pub(crate) fn open(ledger_path: &Path, state_root: &Path) -> Result<(Self, Identity), OpenError> {
-        let missing = |missing| OpenError::NoLedger { path: ledger_path.to_owned(), missing };
+    pub(crate) fn open(
+        ledger_path: &Path,
+        state_root: &Path,
+    ) -> Result<(Self, Identity), OpenError> {
+        let missing = |missing| OpenError::NoLedger {
+            path: ledger_path.to_owned(),
+            missing,
+        };
         let not_there = |e: DiskError, what| {
-            if e.source.kind() == std::io::ErrorKind::NotFound { missing(what) } else { e.into() }
+            if e.source.kind() == std::io::ErrorKind::NotFound {
+                missing(what)
+            } else {
+                e.into()
+            }
         };
         let ledger = Folder::open(ledger_path).map_err(|e| not_there(e, "the folder"))?;
-        let segments = ledger.folder(SEGMENTS).map_err(|e| not_there(e, "segments/"))?;
+        let segments = ledger
+            .folder(SEGMENTS)
+            .map_err(|e| not_there(e, "segments/"))?;
         let identity = Identity::read(&segments).map_err(|e| match e {
             IdentityError::Disk(e) => not_there(e, "segments/00000000000000000000.frames"),
             IdentityError::NoGenesis => missing("a readable genesis frame"),
@@ -88,19 +106,35 @@ impl Places {
         let state_path = state_root.join(identity.id.short_hex());
         let state = Folder::open(&state_path).map_err(|e| {
             if e.source.kind() == std::io::ErrorKind::NotFound {
-                OpenError::NoState { path: state_path.clone() }
+                OpenError::NoState {
+                    path: state_path.clone(),
+                }
             } else {
                 e.into()
             }
         })?;
         let recovered = ledger.folder(RECOVERED)?;
         let locks = lock_both(&ledger, &state)?;
-        Ok((Self { ledger, segments, recovered, state, _locks: locks }, identity))
+        Ok((
+            Self {
+                ledger,
+                segments,
+                recovered,
+                state,
+                _locks: locks,
+            },
+            identity,
+        ))
     }
 
     /// Numbers of all segments, ascending.
     pub(crate) fn segment_numbers(&self) -> Result<Vec<Seq>, DiskError> {
-        Ok(self.segments.names()?.iter().filter_map(|n| parse_frames_name(n)).collect())
+        Ok(self
+            .segments
+            .names()?
+            .iter()
+            .filter_map(|n| parse_frames_name(n))
+            .collect())
     }
 
     /// The vault recipients as the ledger lists them.
@@ -126,7 +160,9 @@ impl Places {
 
 pub(crate) fn lock_both(ledger: &Folder, state: &Folder) -> Result<[DataFile; 2], OpenError> {
     let take = |folder: &Folder| -> Result<DataFile, OpenError> {
-        folder.lock(LOCK)?.ok_or_else(|| OpenError::Locked(folder.path().to_owned()))
+        folder
+            .lock(LOCK)?
+            .ok_or_else(|| OpenError::Locked(folder.path().to_owned()))
     };
     Ok([take(ledger)?, take(state)?])
 }
@@ -145,8 +181,13 @@ pub(crate) enum IdentityError {
 
 impl Identity {
     fn read(segments: &Folder) -> Result<Self, IdentityError> {
-        let file = segments.open_read(&frames_name(Seq(0))).map_err(IdentityError::Disk)?;
-        let len = file.len().map_err(IdentityError::Disk)?.min(GENESIS_WITHIN as u64);
+        let file = segments
+            .open_read(&frames_name(Seq(0)))
+            .map_err(IdentityError::Disk)?;
+        let len = file
+            .len()
+            .map_err(IdentityError::Disk)?
+            .min(GENESIS_WITHIN as u64);
         let mut start = vec![0; usize::try_from(len).unwrap_or(0)];
         file.read_at(&mut start, 0).map_err(IdentityError::Disk)?;
         Self::parse(&start).ok_or(IdentityError::NoGenesis)
@@ -156,7 +197,10 @@ impl Identity {
         let frame = Frame::parse(start.strip_prefix(FRAMES_MAGIC)?).ok()?;
         let body = frame.control()?.body;
         let genesis = Genesis::decode(body).ok()?;
-        Some(Self { name: genesis.name, id: Genesis::ledger_id(body) })
+        Some(Self {
+            name: genesis.name,
+            id: Genesis::ledger_id(body),
+        })
     }
 }
 
@@ -167,7 +211,13 @@ mod tests {
     #[test]
     fn only_exact_names_are_segments() {
         assert_eq!(parse_frames_name(&frames_name(Seq(7))), Some(Seq(7)));
-        for bad in ["7.frames", "._00000000000000000007.frames", "00000000000000000007.frames.new", "0000000000000000000a.frames", "99999999999999999999.frames"] {
+        for bad in [
+            "7.frames",
+            "._00000000000000000007.frames",
+            "00000000000000000007.frames.new",
+            "0000000000000000000a.frames",
+            "99999999999999999999.frames",
+        ] {
             assert_eq!(parse_frames_name(bad), None, "{bad}");
         }
     }

@@ -32,7 +32,12 @@ pub(crate) enum Found<'w> {
 
 impl<'f> SegmentReader<'f> {
     pub(crate) fn new(file: &'f DataFile, len: u64) -> Self {
-        Self { file, len, start: 0, window: Vec::new() }
+        Self {
+            file,
+            len,
+            start: 0,
+            window: Vec::new(),
+        }
     }
 
     /// What stands at `at`. Positions may only go back within the window.
@@ -66,7 +71,8 @@ impl<'f> SegmentReader<'f> {
         }
         if at < self.start || end > self.start + self.window.len() as u64 {
             let fill = (WINDOW_LEN as u64).min(self.len - at);
-            self.window.resize(usize::try_from(fill).unwrap_or(WINDOW_LEN), 0);
+            self.window
+                .resize(usize::try_from(fill).unwrap_or(WINDOW_LEN), 0);
             self.file.read_at(&mut self.window, at)?;
             self.start = at;
         }

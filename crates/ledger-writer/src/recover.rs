@@ -12,7 +12,12 @@ use ledger_vault::TagKey;
 const WINDOW_LEN: u64 = 4 << 20;
 
 /// Writes bytes again, unchanged, and syncs: the page cache may hold what the disk does not.
-pub(crate) fn rewrite(places: &Places, file: &DataFile, from: ByteOffset, to: ByteOffset) -> Result<(), DiskError> {
+pub(crate) fn rewrite(
+    places: &Places,
+    file: &DataFile,
+    from: ByteOffset,
+    to: ByteOffset,
+) -> Result<(), DiskError> {
     for_each_part(file, from.0, to.0, |at, part| file.write_at(part, at))?;
     file.sync()?;
     places.segments.sync()
@@ -40,7 +45,11 @@ fn for_each_part(
 ///
 /// After an unclean end there is always a file, an empty one if need be, so that the chain says
 /// that there was one; except behind a recovery frame, or when a file already waits to be named.
-pub(crate) fn set_tear_aside(places: &Places, file: &DataFile, scan: &Scan) -> Result<Option<SetAsideFile>, DiskError> {
+pub(crate) fn set_tear_aside(
+    places: &Places,
+    file: &DataFile,
+    scan: &Scan,
+) -> Result<Option<SetAsideFile>, DiskError> {
     let end = data_end(file, scan.end.0, scan.file_len)?;
     let torn = end > scan.end.0;
     let said_already = scan.last_kind == Kind::Recovery || !unnamed(places, scan)?.is_empty();
@@ -82,16 +91,28 @@ pub(crate) fn copy_aside(
         Ok(())
     })?;
     let length = to.saturating_sub(from.0);
-    let named = Recovery { hash: *hasher.finalize().as_bytes(), length, offset: from, segment };
+    let named = Recovery {
+        hash: *hasher.finalize().as_bytes(),
+        length,
+        offset: from,
+        segment,
+    };
     let name = named.file_name();
     let new = format!("{name}.new");
     places.recovered.unlink(&new)?;
     let copy = places.recovered.create(&new)?;
-    for_each_part(file, from.0, to, |at, part| copy.write_at(part, at - from.0))?;
+    for_each_part(file, from.0, to, |at, part| {
+        copy.write_at(part, at - from.0)
+    })?;
     copy.sync()?;
     // The same name means the same bytes: an earlier try that was interrupted.
     places.recovered.rename(&new, &name)?;
-    Ok(SetAsideFile { path: places.ledger.path().join(RECOVERED).join(name), segment, offset: from, length })
+    Ok(SetAsideFile {
+        path: places.ledger.path().join(RECOVERED).join(name),
+        segment,
+        offset: from,
+        length,
+    })
 }
 
 /// Files of the last segment in `recovered/` that none of its recovery frames names.
@@ -144,7 +165,13 @@ pub(crate) fn append_recovery_frames(
     for recovery in files {
         let mut buffer = WriteBuffer::default();
         let body = recovery.encode();
-        buffer.control(tip, Kind::Recovery, WriteNumbers::ALONE, &body, &Tagger::Tag(tag_key));
+        buffer.control(
+            tip,
+            Kind::Recovery,
+            WriteNumbers::ALONE,
+            &body,
+            &Tagger::Tag(tag_key),
+        );
         file.commit(&buffer.bytes, *len, 0)?;
         *len += buffer.bytes.len() as u64;
     }
@@ -157,9 +184,19 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        let r = Recovery { hash: [0xab; 32], length: 0, offset: ByteOffset(7), segment: Seq(4) };
+        let r = Recovery {
+            hash: [0xab; 32],
+            length: 0,
+            offset: ByteOffset(7),
+            segment: Seq(4),
+        };
         assert_eq!(parse_name(&r.file_name()), Some(r.clone()));
-        for bad in ["x", "1-2-3", &r.file_name().replace('a', "A"), &format!("{}-1", r.file_name())] {
+        for bad in [
+            "x",
+            "1-2-3",
+            &r.file_name().replace('a', "A"),
+            &format!("{}-1", r.file_name()),
+        ] {
             assert_eq!(parse_name(bad), None, "{bad}");
         }
     }

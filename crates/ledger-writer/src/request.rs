@@ -35,10 +35,16 @@ pub(crate) struct RawBody {
 
 impl Prepared {
     /// Encodes a submission. Its meaning was checked when it was read.
-    pub(crate) fn new(submission: Submission, attested: Option<&Attested>) -> Result<Self, PrepareError> {
+    pub(crate) fn new(
+        submission: Submission,
+        attested: Option<&Attested>,
+    ) -> Result<Self, PrepareError> {
         let (record, raw) = submission.into_parts();
         let class = match &record {
-            Record::Receipt(receipt) => receipt.payload_class.as_ref().map(|c| c.as_str().to_owned()),
+            Record::Receipt(receipt) => receipt
+                .payload_class
+                .as_ref()
+                .map(|c| c.as_str().to_owned()),
             _ => None,
         };
         let canonical_bytes = record.to_canonical_cbor();
@@ -57,7 +63,9 @@ impl Prepared {
             canonical,
             envelope,
             digest_at,
-            raw: raw.zip(class).map(|(bytes, class)| RawBody { class, bytes }),
+            raw: raw
+                .zip(class)
+                .map(|(bytes, class)| RawBody { class, bytes }),
             payload: None,
         })
     }
@@ -94,8 +102,15 @@ impl Prepared {
 /// Where the 16 bytes of the digest stand in an envelope: behind version, type and record id.
 fn digest_offset(envelope: &[u8]) -> usize {
     let mut r = Reader::new(envelope);
-    let before = r.array().and_then(|_| r.uint()).and_then(|_| r.uint()).and_then(|_| r.text()).map(|_| r.position());
-    before.map(|p| p + 1).unwrap_or_else(|e| unreachable!("an envelope begins with version, type and id: {e}"))
+    let before = r
+        .array()
+        .and_then(|_| r.uint())
+        .and_then(|_| r.uint())
+        .and_then(|_| r.text())
+        .map(|_| r.position());
+    before
+        .map(|p| p + 1)
+        .unwrap_or_else(|e| unreachable!("an envelope begins with version, type and id: {e}"))
 }
 
 /// One record that is on the disk.
@@ -154,7 +169,10 @@ impl Ticket {
     pub(crate) fn new(records: Vec<Prepared>) -> Self {
         Self {
             len_estimate: records.iter().map(Prepared::frame_len_max).sum(),
-            bound_to: records.iter().find_map(|r| r.payload.as_ref()).map(|p| p.segment),
+            bound_to: records
+                .iter()
+                .find_map(|r| r.payload.as_ref())
+                .map(|p| p.segment),
             records,
             done: AtomicBool::new(false),
             outcome: Mutex::new(None),

@@ -19,13 +19,27 @@ pub(crate) struct Reserve {
 
 impl Reserve {
     pub(crate) const fn new(config: &Config) -> Self {
-        Self { soft: config.reserve_soft, hard: config.reserve_hard, seen: Mutex::new(None) }
+        Self {
+            soft: config.reserve_soft,
+            hard: config.reserve_hard,
+            seen: Mutex::new(None),
+        }
     }
 
     /// Refuses a request with `payload_bytes` of raw bodies when too little space is free.
-    pub(crate) fn admit(&self, places: &Places, payload_bytes: u64) -> Result<(), Result<AppendError, DiskError>> {
+    pub(crate) fn admit(
+        &self,
+        places: &Places,
+        payload_bytes: u64,
+    ) -> Result<(), Result<AppendError, DiskError>> {
         let free = self.free(places).map_err(Err)?;
-        let refuse = |refused, reserve| Err(Ok(AppendError::DiskReserve { refused, free, reserve }));
+        let refuse = |refused, reserve| {
+            Err(Ok(AppendError::DiskReserve {
+                refused,
+                free,
+                reserve,
+            }))
+        };
         if free < self.hard {
             return refuse("appends", self.hard);
         }

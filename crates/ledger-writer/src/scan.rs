@@ -6,17 +6,23 @@
 use crate::durable::{DataFile, DiskError};
 use crate::error::Damage;
 use crate::reader::{Found, SegmentReader};
+use crate::resume::Resume;
 use ledger_format::limits::{CHECKPOINT_FRAMES_MAX, WRITE_FRAMES_MAX};
 use ledger_format::{
-    ByteOffset, Checkpoint, Close, Context, Erasure, FRAMES_MAGIC, Frame, Frontier, Generation, GenerationBody,
-    Genesis, Hash, Kind, LedgerId, Link, Origin, OutsideCover, Recovery, SUITE, SegmentOpen, Seq, Tail, TailStart,
-    WriteNumbers, classify_tail, decode_checkpoint_body, derive_parts, leaf_hash,
+    ByteOffset, Checkpoint, Close, Context, Erasure, FRAMES_MAGIC, Frame, Frontier, Generation,
+    GenerationBody, Genesis, Hash, Kind, LedgerId, Link, Origin, OutsideCover, Recovery, SUITE,
+    SegmentOpen, Seq, Tail, TailStart, WriteNumbers, classify_tail, decode_checkpoint_body,
+    derive_parts, leaf_hash,
 };
 
 /// Why a scan stopped: damage at a place, or the disk.
 #[derive(Debug)]
 pub(crate) enum ScanError {
-    Damaged { seq: Seq, offset: ByteOffset, damage: Damage },
+    Damaged {
+        seq: Seq,
+        offset: ByteOffset,
+        damage: Damage,
+    },
     Disk(DiskError),
 }
 
@@ -107,7 +113,7 @@ enum Effect {
 }
 
 struct Scanner<'a> {
-    known: Known<'a>,
+    known: &'a Known<'a>,
     first: Seq,
     open: Option<SegmentOpen>,
     genesis: Option<Genesis>,
@@ -125,10 +131,35 @@ const UNCOVERED_MAX: usize = 4 * (CHECKPOINT_FRAMES_MAX as usize + WRITE_FRAMES_
 /// Reads the segment `first` and checks it up to its last complete write.
 ///
 /// Fails if not even its first write is whole: a segment gets its name with that write synced.
-pub(crate) fn scan(file: &DataFile, first: Seq, known: Known<'_>) -> Result<Scan, ScanError> {
+pub(crate) fn scan(
+    file: &DataFile,
+    first: Seq,
+    known: Known<'_>,
+    resume: Option<&Resume>,
+) -> Result<Scan, ScanError> {
+    if let Some(resume) = resume
+        && let Ok(scan) = scan_from(file, first, &known, Some(resume))
+        && scan.damage.is_none()
+        && scan.last_checkpoint.is_some()
+    {
+        return Ok(scan);
+    }
+    scan_from(file, first, &known, None)
+}
+
+fn scan_from(
+    file: &DataFile,
+    first: Seq,
+    known: &Known<'_>,
+    resume: Option<&Resume>,
+) -> Result<Scan, ScanError> {
     let len = file.len()?;
     let mut reader = SegmentReader::new(file, len);
-    let at_start = |damage| ScanError::Damaged { seq: first, offset: ByteOffset(0), damage };
+    let at_start = |damage| ScanError::Damaged {
+        seq: first,
+        offset: ByteOffset(0),
+        damage,
+    };
     if reader.slice(0, FRAMES_MAGIC.len())? != FRAMES_MAGIC {
         return Err(at_start(Damage::Magic));
     }
@@ -144,6 +175,7 @@ pub(crate) fn scan(file: &DataFile, first: Seq, known: Known<'_>) -> Result<Scan
         pending: Vec::new(),
     };
     let mut at = ByteOffset(FRAMES_MAGIC.len() as u64);
+    let mut skip = resume;
     let stopped = loop {
         match reader.at(at)? {
             Found::End | Found::Zero => break None,
@@ -154,20 +186,36 @@ pub(crate) fn scan(file: &DataFile, first: Seq, known: Known<'_>) -> Result<Scan
             },
         }
         s.complete_write(at);
+        if s.scan.is_some()
+            && let Some(resume) = skip.take()
+        {
+            s.skip_to(resume);
+            at = resume.offset;
+        }
     };
     let here = s.next;
     let Some(mut scan) = s.scan else {
         // A segment is renamed to its name with its first write synced: it cannot be torn.
         let damage = stopped.unwrap_or(Damage::Tail);
-        return Err(ScanError::Damaged { seq: here, offset: at, damage });
+        return Err(ScanError::Damaged {
+            seq: here,
+            offset: at,
+            damage,
+        });
     };
     scan.file_len = len;
-    let start = TailStart { end: scan.end, next: scan.next, link: scan.link, closed: scan.close.is_some() };
-    scan.tail = classify_tail(file, len, start, OutsideCover::Covered).map_err(|source| DiskError {
-        operation: "read",
-        path: std::path::PathBuf::from(format!("{:020}.frames", first.0)),
-        source,
-    })?;
+    let start = TailStart {
+        end: scan.end,
+        next: scan.next,
+        link: scan.link,
+        closed: scan.close.is_some(),
+    };
+    scan.tail =
+        classify_tail(file, len, start, OutsideCover::Covered).map_err(|source| DiskError {
+            operation: "read",
+            path: std::path::PathBuf::from(format!("{:020}.frames", first.0)),
+            source,
+        })?;
     if !matches!(scan.tail, Tail::Clean | Tail::Torn) {
         scan.damage = Some((here, at, stopped.unwrap_or(Damage::Tail)));
     }
@@ -179,14 +227,29 @@ impl Scanner<'_> {
     fn take(&mut self, frame: &Frame<'_>, at: ByteOffset) -> Result<(), Damage> {
         let p = frame.prefix;
         let wanted = match self.write {
-            Some(w) if !w.is_last() => WriteNumbers { index: w.index + 1, count: w.count },
-            _ => WriteNumbers { index: 0, count: p.write.count },
+            Some(w) if !w.is_last() => WriteNumbers {
+                index: w.index + 1,
+                count: w.count,
+            },
+            _ => WriteNumbers {
+                index: 0,
+                count: p.write.count,
+            },
         };
         if p.seq != self.next || p.write != wanted {
-            return Err(Damage::Sequence { expected: self.next, found: p.seq });
+            return Err(Damage::Sequence {
+                expected: self.next,
+                found: p.seq,
+            });
         }
-        if self.scan.as_ref().is_some_and(|s| s.uncovered.len() > UNCOVERED_MAX) {
-            return Err(Damage::Forged("more frames behind a checkpoint than a writer leaves".to_owned()));
+        if self
+            .scan
+            .as_ref()
+            .is_some_and(|s| s.uncovered.len() > UNCOVERED_MAX)
+        {
+            return Err(Damage::Forged(
+                "more frames behind a checkpoint than a writer leaves".to_owned(),
+            ));
         }
         if p.kind.stands_alone() && p.write != WriteNumbers::ALONE {
             return Err(Damage::Order(p.kind.name()));
@@ -194,24 +257,45 @@ impl Scanner<'_> {
         let is_first = p.seq == self.first;
         let predecessor = match (is_first, p.kind) {
             (true, Kind::Genesis) if p.seq.0 == 0 => Link::ZERO,
-            (true, Kind::SegmentOpen) if p.seq.0 > 0 => SegmentOpen::decode(body(frame))?.predecessor,
+            (true, Kind::SegmentOpen) if p.seq.0 > 0 => {
+                SegmentOpen::decode(body(frame))?.predecessor
+            }
             (true, _) => return Err(Damage::Order(p.kind.name())),
             (false, _) => self.link,
         };
         let computed = frame.compute_link(&predecessor);
         if computed != frame.link {
-            return Err(Damage::Link { expected: computed.to_hex(), found: frame.link.to_hex() });
+            return Err(Damage::Link {
+                expected: computed.to_hex(),
+                found: frame.link.to_hex(),
+            });
         }
         let effect = self.effect(frame, at, &predecessor)?;
-        let place = Place { offset: at, predecessor };
-        self.pending.push((Pending { leaf: leaf_hash(&frame.link), effect }, place, p.kind, p.seq));
+        let place = Place {
+            offset: at,
+            predecessor,
+        };
+        self.pending.push((
+            Pending {
+                leaf: leaf_hash(&frame.link),
+                effect,
+            },
+            place,
+            p.kind,
+            p.seq,
+        ));
         self.next = p.seq.next();
         self.link = frame.link;
         self.write = Some(p.write);
         Ok(())
     }
 
-    fn effect(&mut self, frame: &Frame<'_>, at: ByteOffset, predecessor: &Link) -> Result<Effect, Damage> {
+    fn effect(
+        &mut self,
+        frame: &Frame<'_>,
+        at: ByteOffset,
+        predecessor: &Link,
+    ) -> Result<Effect, Damage> {
         let kind = frame.prefix.kind;
         let started = self.scan.is_some() || self.open.is_some();
         if started == matches!(kind, Kind::Genesis | Kind::SegmentOpen) {
@@ -256,7 +340,13 @@ impl Scanner<'_> {
         if Genesis::ledger_id(body(frame)) != self.known.id {
             return Err(Damage::HandOver("ledger id"));
         }
-        check_signature(frame, predecessor, Context::GenesisSignature, genesis.log_key, "genesis")?;
+        check_signature(
+            frame,
+            predecessor,
+            Context::GenesisSignature,
+            genesis.log_key,
+            "genesis",
+        )?;
         self.genesis = Some(genesis);
         Ok(())
     }
@@ -280,12 +370,22 @@ impl Scanner<'_> {
                 return Err(Damage::HandOver("key or generation"));
             }
         }
-        check_signature(frame, predecessor, Context::OpenSignature, open.epoch_key, "segment_open")?;
+        check_signature(
+            frame,
+            predecessor,
+            Context::OpenSignature,
+            open.epoch_key,
+            "segment_open",
+        )?;
         self.open = Some(open);
         Ok(())
     }
 
-    fn check_checkpoint(&self, frame: &Frame<'_>, at: ByteOffset) -> Result<FoundCheckpoint, Damage> {
+    fn check_checkpoint(
+        &self,
+        frame: &Frame<'_>,
+        at: ByteOffset,
+    ) -> Result<FoundCheckpoint, Damage> {
         let scan = self.scan.as_ref().ok_or(Damage::Order("checkpoint"))?;
         let note = decode_checkpoint_body(body(frame))?;
         let checkpoint = Checkpoint::parse(note)?;
@@ -295,15 +395,21 @@ impl Scanner<'_> {
         if checkpoint.size != frame.prefix.seq.0 {
             return Err(Damage::CheckpointValue("size"));
         }
-        let (log, epoch) =
-            (scan.origin.log_verifier(scan.open.log_key), scan.origin.epoch_verifier(scan.open.epoch_key));
+        let (log, epoch) = (
+            scan.origin.log_verifier(scan.open.log_key),
+            scan.origin.epoch_verifier(scan.open.epoch_key),
+        );
         checkpoint.verify_in_chain(&log, &epoch)?;
         // A checkpoint is a write of its own, so the tree stands at its size.
         if checkpoint.root != scan.tree.root() {
             return Err(Damage::CheckpointValue("root"));
         }
         let note = String::from_utf8_lossy(note).into_owned();
-        Ok(FoundCheckpoint { seq: frame.prefix.seq, offset: at, note })
+        Ok(FoundCheckpoint {
+            seq: frame.prefix.seq,
+            offset: at,
+            note,
+        })
     }
 
     fn check_generation(&self, frame: &Frame<'_>) -> Result<GenerationBody, Damage> {
@@ -319,9 +425,29 @@ impl Scanner<'_> {
             generation.generation.0 == open.generation.0 + 1
                 && generation.log_key != open.log_key
                 && generation.frontier.is_none()
-                && self.scan.as_ref().is_some_and(|s| s.generation.is_none() || s.open.generation == open.generation)
+                && self
+                    .scan
+                    .as_ref()
+                    .is_some_and(|s| s.generation.is_none() || s.open.generation == open.generation)
         };
-        if fits { Ok(generation) } else { Err(Damage::Order("generation")) }
+        if fits {
+            Ok(generation)
+        } else {
+            Err(Damage::Order("generation"))
+        }
+    }
+
+    /// Goes on from a hint instead of the first write: what lies between is not read.
+    fn skip_to(&mut self, resume: &Resume) {
+        let Some(scan) = &mut self.scan else { return };
+        scan.tree = resume.tip.tree.clone();
+        scan.next = resume.tip.next;
+        scan.link = resume.tip.link;
+        scan.end = resume.offset;
+        scan.uncovered.clear();
+        self.next = resume.tip.next;
+        self.link = resume.tip.link;
+        self.write = None;
     }
 
     /// Applies the held effects once the write that brought them is complete.
@@ -375,7 +501,11 @@ impl Scanner<'_> {
 }
 
 /// The tree at the segment's first seq: from the frontier in segment_open, or an unplanned generation's.
-fn start_tree(open: &SegmentOpen, first: Seq, pending: &[(Pending, Place, Kind, Seq)]) -> Option<Frontier> {
+fn start_tree(
+    open: &SegmentOpen,
+    first: Seq,
+    pending: &[(Pending, Place, Kind, Seq)],
+) -> Option<Frontier> {
     if first.0 == 0 {
         return Some(Frontier::empty());
     }
@@ -425,7 +555,10 @@ fn check_signature(
     key: [u8; 32],
     what: &'static str,
 ) -> Result<(), Damage> {
-    let message = derive_parts(context, &[&[SUITE], &predecessor.0, frame.authenticated_bytes()]);
+    let message = derive_parts(
+        context,
+        &[&[SUITE], &predecessor.0, frame.authenticated_bytes()],
+    );
     let tag: Option<&[u8; 64]> = frame.control().and_then(|c| c.tag.try_into().ok());
     if tag.is_some_and(|t| ledger_format::verify_signature(&key, &message, t)) {
         Ok(())

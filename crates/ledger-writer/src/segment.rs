@@ -7,10 +7,13 @@ use crate::error::Cause;
 use crate::payloads::PayloadStore;
 use crate::places::{CHECKPOINT, FLOOR, OPERATIONAL_KEY, Places, frames_name};
 use ledger_format::{
-    Close, ClosedPayloads, FRAMES_MAGIC, Generation, GenerationBody, Hash, Kind, Recovery, SegmentOpen, Seq,
-    WriteNumbers,
+    Close, ClosedPayloads, FRAMES_MAGIC, Generation, GenerationBody, Hash, Kind, Recovery,
+    SegmentOpen, Seq, WriteNumbers,
 };
-use ledger_vault::{DataKey, DigestKey, EnvelopeKey, EpochKey, EpochKeyFile, Identities, LogKey, SegmentKeys, TagKey};
+use ledger_vault::{
+    DataKey, DigestKey, EnvelopeKey, EpochKey, EpochKeyFile, Identities, LogKey, SegmentKeys,
+    TagKey,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +32,10 @@ pub(crate) struct SegmentFile {
 impl SegmentFile {
     /// A file whose bytes up to `filled` are on the disk.
     pub(crate) const fn new(data: DataFile, filled: u64) -> Self {
-        Self { data, filled: AtomicU64::new(filled) }
+        Self {
+            data,
+            filled: AtomicU64::new(filled),
+        }
     }
 
     /// Writes at `at` and syncs. Small writes go into zeros that were synced before.
@@ -39,7 +45,8 @@ impl SegmentFile {
         if end > filled && zero_fill > 0 && bytes.len() < FILL_FOR_WRITES_BELOW {
             let from = filled.max(at);
             let to = (end + zero_fill).next_multiple_of(4096);
-            self.data.write_at(&vec![0; usize::try_from(to - from).unwrap_or(0)], from)?;
+            self.data
+                .write_at(&vec![0; usize::try_from(to - from).unwrap_or(0)], from)?;
             self.data.sync()?;
             self.filled.store(to, Ordering::Relaxed);
         } else if end > filled {
@@ -71,6 +78,8 @@ pub(crate) struct OpenSegment {
     /// End of what is sealed so far.
     pub(crate) len: u64,
     pub(crate) opened: Instant,
+    /// Nothing in it so far that an opening after a crash must find again besides records.
+    pub(crate) plain: bool,
 }
 
 /// What a segment begins with besides its segment_open.
@@ -95,26 +104,50 @@ pub(crate) fn open_segment(
     let keys = SegmentKeys::generate(config.payload_classes.iter().cloned())?;
     let operational = Identities::read(places.state.keys(), OPERATIONAL_KEY)?;
     let vault = places.recipients().map_err(cause_of_recipients)?;
-    keys.wrap(&vault, &operational.newest_recipient()?)?.write(places.segments.keys(), first)?;
+    keys.wrap(&vault, &operational.newest_recipient()?)?
+        .write(places.segments.keys(), first)?;
 
     let mut buffer = WriteBuffer::default();
     buffer.bytes.extend_from_slice(FRAMES_MAGIC);
     let body = open_body(&keys, tip, signers, newest);
     let count = 1 + u32::from(beginning.generation.is_some());
     let write = WriteNumbers { index: 0, count };
-    buffer.control(tip, Kind::SegmentOpen, write, &body.encode(), &Tagger::Open(&signers.epoch_key));
+    buffer.control(
+        tip,
+        Kind::SegmentOpen,
+        write,
+        &body.encode(),
+        &Tagger::Open(&signers.epoch_key),
+    );
     let tag_key = keys.envelope.tag_key();
     if let Some(generation) = &beginning.generation {
         let write = WriteNumbers { index: 1, count };
-        buffer.control(tip, Kind::Generation, write, &generation.encode(), &Tagger::Tag(&tag_key));
+        buffer.control(
+            tip,
+            Kind::Generation,
+            write,
+            &generation.encode(),
+            &Tagger::Tag(&tag_key),
+        );
     }
     for owed in &beginning.owed {
-        buffer.control(tip, Kind::Recovery, WriteNumbers::ALONE, &owed.encode(), &Tagger::Tag(&tag_key));
+        buffer.control(
+            tip,
+            Kind::Recovery,
+            WriteNumbers::ALONE,
+            &owed.encode(),
+            &Tagger::Tag(&tag_key),
+        );
     }
     let name = frames_name(first);
     let data = create_frames(places, &name, &buffer.bytes)?;
     let len = buffer.bytes.len() as u64;
-    let SegmentKeys { data: data_key, envelope, token: _, payload } = keys;
+    let SegmentKeys {
+        data: data_key,
+        envelope,
+        token: _,
+        payload,
+    } = keys;
     Ok(OpenSegment {
         first,
         file: Arc::new(SegmentFile::new(data, len)),
@@ -125,6 +158,7 @@ pub(crate) fn open_segment(
         payloads: Arc::new(PayloadStore::new(first, payload)),
         len,
         opened: Instant::now(),
+        plain: beginning.generation.is_none() && beginning.owed.is_empty(),
     })
 }
 
@@ -137,7 +171,11 @@ fn cause_of_recipients(e: crate::OpenError) -> Cause {
 }
 
 /// A frames file under a temporary name, synced, then renamed, the folder synced.
-pub(crate) fn create_frames(places: &Places, name: &str, bytes: &[u8]) -> Result<DataFile, DiskError> {
+pub(crate) fn create_frames(
+    places: &Places,
+    name: &str,
+    bytes: &[u8],
+) -> Result<DataFile, DiskError> {
     let new = format!("{name}.new");
     places.segments.unlink(&new)?;
     let file = places.segments.create(&new)?;
@@ -148,7 +186,12 @@ pub(crate) fn create_frames(places: &Places, name: &str, bytes: &[u8]) -> Result
 }
 
 /// The segment_open body for keys, tip and signers.
-pub(crate) fn open_body(keys: &SegmentKeys, tip: &Tip, signers: &Signers, newest: Option<&Newest>) -> SegmentOpen {
+pub(crate) fn open_body(
+    keys: &SegmentKeys,
+    tip: &Tip,
+    signers: &Signers,
+    newest: Option<&Newest>,
+) -> SegmentOpen {
     let commitments = keys.commitments();
     SegmentOpen {
         suite: ledger_format::SUITE.into(),
@@ -162,7 +205,11 @@ pub(crate) fn open_body(keys: &SegmentKeys, tip: &Tip, signers: &Signers, newest
         generation: signers.generation(),
         predecessor: tip.link,
         envelope_key: commitments.envelope.0,
-        payload_keys: commitments.payload.iter().map(|(c, k)| (c.as_str().to_owned(), k.0)).collect(),
+        payload_keys: commitments
+            .payload
+            .iter()
+            .map(|(c, k)| (c.as_str().to_owned(), k.0))
+            .collect(),
     }
 }
 
@@ -203,11 +250,27 @@ pub(crate) fn close_segment(
     };
     let mut buffer = WriteBuffer::default();
     let payloads = std::mem::take(&mut closing.payloads);
-    let close = Close { payloads, epoch_key: next_epoch, index_root: None };
-    buffer.control(tip, Kind::SegmentClose, WriteNumbers::ALONE, &close.encode(), &Tagger::Tag(closing.tag_key));
+    let close = Close {
+        payloads,
+        epoch_key: next_epoch,
+        index_root: None,
+    };
+    buffer.control(
+        tip,
+        Kind::SegmentClose,
+        WriteNumbers::ALONE,
+        &close.encode(),
+        &Tagger::Tag(closing.tag_key),
+    );
     closing.file.commit(&buffer.bytes, *closing.len, 0)?;
     *closing.len += buffer.bytes.len() as u64;
-    finish_close(places, tip, signers, &mut closing, planned.map(|p| p.generation))
+    finish_close(
+        places,
+        tip,
+        signers,
+        &mut closing,
+        planned.map(|p| p.generation),
+    )
 }
 
 /// What follows a close frame that is on the disk: final checkpoint, floor, cut, new epoch key.
@@ -218,7 +281,14 @@ pub(crate) fn finish_close(
     closing: &mut Closing<'_>,
     planned: Option<Generation>,
 ) -> Result<Newest, Cause> {
-    let newest = write_checkpoint(places, tip, signers, closing.file, closing.len, closing.tag_key)?;
+    let newest = write_checkpoint(
+        places,
+        tip,
+        signers,
+        closing.file,
+        closing.len,
+        closing.tag_key,
+    )?;
     closing.file.data.truncate(*closing.len)?;
     closing.file.data.sync()?;
     promote_keys(places, signers, planned)?;
@@ -226,7 +296,11 @@ pub(crate) fn finish_close(
 }
 
 /// The next keys take the place of the old ones, which are gone from then on.
-pub(crate) fn promote_keys(places: &Places, signers: &mut Signers, planned: Option<Generation>) -> Result<(), Cause> {
+pub(crate) fn promote_keys(
+    places: &Places,
+    signers: &mut Signers,
+    planned: Option<Generation>,
+) -> Result<(), Cause> {
     let state = places.state.keys();
     if let Some(generation) = planned {
         signers.log_key = LogKey::read_next(state)?;
@@ -253,7 +327,11 @@ pub(crate) fn write_checkpoint(
     file.commit(&buffer.bytes, *len, 0)?;
     *len += buffer.bytes.len() as u64;
     publish(places, &note)?;
-    Ok(Newest { note, size, frontier })
+    Ok(Newest {
+        note,
+        size,
+        frontier,
+    })
 }
 
 /// Makes a synced checkpoint the floor, then the file `checkpoint`.

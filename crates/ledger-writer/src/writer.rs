@@ -99,7 +99,13 @@ impl Writer {
         };
         let origin = ready.signers.origin.clone();
         let payloads = ready.segment.as_ref().map(|s| s.payloads.clone());
-        let chain = Chain::new(ready.tip, ready.signers, ready.newest, ready.segment, ready.owed);
+        let chain = Chain::new(
+            ready.tip,
+            ready.signers,
+            ready.newest,
+            ready.segment,
+            ready.owed,
+        );
         let next_due = chain.next_due(&config);
         let shared = Arc::new(Shared {
             reserve: Reserve::new(&config),
@@ -133,13 +139,20 @@ impl Writer {
     ///
     /// # Errors
     /// [`PrepareError`].
-    pub fn prepare(&self, submission: Submission, attested: Option<&Attested>) -> Result<Prepared, PrepareError> {
+    pub fn prepare(
+        &self,
+        submission: Submission,
+        attested: Option<&Attested>,
+    ) -> Result<Prepared, PrepareError> {
         let prepared = Prepared::new(submission, attested)?;
         if let Some(raw) = &prepared.raw {
             let classes = &self.shared.config.payload_classes;
             if !classes.iter().any(|c| c.as_str() == raw.class) {
                 let expected: Vec<&str> = classes.iter().map(RetentionClass::as_str).collect();
-                return Err(PrepareError::Class { found: raw.class.clone(), expected: expected.join(", ") });
+                return Err(PrepareError::Class {
+                    found: raw.class.clone(),
+                    expected: expected.join(", "),
+                });
             }
         }
         Ok(prepared)
@@ -151,13 +164,19 @@ impl Writer {
     /// [`AppendError`]; the records are then not acknowledged. After `Poisoned` they may or may not
     /// be found when the ledger is opened again.
     pub fn append(&self, request: Vec<Prepared>) -> Result<Vec<AppendReceipt>, AppendError> {
-        self.append_each(vec![request]).pop().unwrap_or(Err(AppendError::Closing))
+        self.append_each(vec![request])
+            .pop()
+            .unwrap_or(Err(AppendError::Closing))
     }
 
     /// Appends several requests together, each all or nothing by itself; results in their order.
-    pub fn append_each(&self, requests: Vec<Vec<Prepared>>) -> Vec<Result<Vec<AppendReceipt>, AppendError>> {
+    pub fn append_each(
+        &self,
+        requests: Vec<Vec<Prepared>>,
+    ) -> Vec<Result<Vec<AppendReceipt>, AppendError>> {
         let shared = &*self.shared;
-        let mut results: Vec<Option<Result<Vec<AppendReceipt>, AppendError>>> = vec![None; requests.len()];
+        let mut results: Vec<Option<Result<Vec<AppendReceipt>, AppendError>>> =
+            vec![None; requests.len()];
         let mut open: Vec<(usize, Vec<Prepared>)> = Vec::new();
         for (i, request) in requests.into_iter().enumerate() {
             match shared.admit(&request) {
@@ -183,7 +202,10 @@ impl Writer {
                 }
             }
         }
-        results.into_iter().map(|r| r.unwrap_or(Err(AppendError::Closing))).collect()
+        results
+            .into_iter()
+            .map(|r| r.unwrap_or(Err(AppendError::Closing)))
+            .collect()
     }
 
     /// Cuts a checkpoint over everything that is synced and returns its note; the newest one if
@@ -206,7 +228,8 @@ impl Writer {
     /// # Errors
     /// [`AppendError`].
     pub fn rotate(&self) -> Result<(), AppendError> {
-        self.shared.exclusively(|shared, chain| chain.close(&shared.places, None))
+        self.shared
+            .exclusively(|shared, chain| chain.close(&shared.places, None))
     }
 
     /// Replaces the log key in a planned generation. Returns the new trust line.
@@ -218,7 +241,13 @@ impl Writer {
             let generation = chain.rotate_log_key(&shared.places, &shared.config)?;
             let signers = &chain.signers;
             *shared.origin.lock() = signers.origin.clone();
-            Ok((generation, signers.origin.log_verifier(signers.log_key.public()).to_string()))
+            Ok((
+                generation,
+                signers
+                    .origin
+                    .log_verifier(signers.log_key.public())
+                    .to_string(),
+            ))
         })
     }
 
@@ -226,19 +255,39 @@ impl Writer {
     ///
     /// # Errors
     /// [`AppendError`]; `Erasure` if a segment is open, unknown, or named twice.
-    pub fn erase(&self, class: &RetentionClass, segments: &[Seq], rule: &str) -> Result<u64, AppendError> {
+    pub fn erase(
+        &self,
+        class: &RetentionClass,
+        segments: &[Seq],
+        rule: &str,
+    ) -> Result<u64, AppendError> {
         let mut segments = segments.to_vec();
         segments.sort_unstable();
         let refuse = |why: String| Err(AppendError::Erasure(why));
-        if segments.is_empty() || segments.len() > ERASURE_SEGMENTS_MAX || !segments.is_sorted_by(|a, b| a < b) {
-            return refuse(format!("expected 1 to {ERASURE_SEGMENTS_MAX} different segments"));
+        if segments.is_empty()
+            || segments.len() > ERASURE_SEGMENTS_MAX
+            || !segments.is_sorted_by(|a, b| a < b)
+        {
+            return refuse(format!(
+                "expected 1 to {ERASURE_SEGMENTS_MAX} different segments"
+            ));
         }
         if !(1..=1024).contains(&rule.len()) {
             return refuse("expected a rule of 1 to 1024 bytes".to_owned());
         }
-        let erasure = Erasure { rule: rule.to_owned(), class: class.as_str().to_owned(), segments };
+        let erasure = Erasure {
+            rule: rule.to_owned(),
+            class: class.as_str().to_owned(),
+            segments,
+        };
         let outcome = self.shared.exclusively(|shared, chain| {
-            let known: Vec<Seq> = shared.places.segments.names()?.iter().filter_map(|n| parse_frames_name(n)).collect();
+            let known: Vec<Seq> = shared
+                .places
+                .segments
+                .names()?
+                .iter()
+                .filter_map(|n| parse_frames_name(n))
+                .collect();
             let wrong = erasure
                 .segments
                 .iter()
@@ -247,7 +296,9 @@ impl Writer {
             if let Some(wrong) = wrong {
                 return Ok(Err(wrong));
             }
-            chain.erase(&erasure, &shared.places, &shared.config).map(Ok)
+            chain
+                .erase(&erasure, &shared.places, &shared.config)
+                .map(Ok)
         })?;
         outcome.or_else(|wrong| refuse(format!("segment {wrong} is still open or not there")))
     }
@@ -264,7 +315,8 @@ impl Writer {
     /// [`AppendError`].
     pub fn close(self) -> Result<(), AppendError> {
         self.shared.queue.lock().stop = true;
-        self.shared.exclusively(|shared, chain| chain.close(&shared.places, None))
+        self.shared
+            .exclusively(|shared, chain| chain.close(&shared.places, None))
     }
 }
 
@@ -291,7 +343,11 @@ fn receipts(origin: &str, done: Vec<Acknowledged>) -> Vec<AppendReceipt> {
 
 impl Shared {
     fn poisoned(&self) -> Option<AppendError> {
-        self.status.lock().poisoned.clone().map(AppendError::Poisoned)
+        self.status
+            .lock()
+            .poisoned
+            .clone()
+            .map(AppendError::Poisoned)
     }
 
     fn poison(&self, cause: Cause) -> AppendError {
@@ -304,20 +360,34 @@ impl Shared {
     fn admit(&self, request: &[Prepared]) -> Result<(), AppendError> {
         if request.is_empty() || request.len() > REQUEST_RECORDS_MAX {
             let (found, max) = (request.len() as u64, REQUEST_RECORDS_MAX as u64);
-            return Err(AppendError::RequestSize { what: "records", found, max });
+            return Err(AppendError::RequestSize {
+                what: "records",
+                found,
+                max,
+            });
         }
         let bytes: u64 = request.iter().map(|r| r.frame_len_max() as u64).sum();
         if bytes > WRITE_LEN_MAX / 2 {
-            return Err(AppendError::RequestSize { what: "bytes", found: bytes, max: WRITE_LEN_MAX / 2 });
+            return Err(AppendError::RequestSize {
+                what: "bytes",
+                found: bytes,
+                max: WRITE_LEN_MAX / 2,
+            });
         }
         if let Some(poisoned) = self.poisoned() {
             return Err(poisoned);
         }
-        let raw: usize = request.iter().filter_map(|r| r.raw.as_ref()).map(|r| r.bytes.len()).sum();
-        self.reserve.admit(&self.places, raw as u64).map_err(|e| match e {
-            Ok(refused) => refused,
-            Err(disk) => self.poison(disk.into()),
-        })
+        let raw: usize = request
+            .iter()
+            .filter_map(|r| r.raw.as_ref())
+            .map(|r| r.bytes.len())
+            .sum();
+        self.reserve
+            .admit(&self.places, raw as u64)
+            .map_err(|e| match e {
+                Ok(refused) => refused,
+                Err(disk) => self.poison(disk.into()),
+            })
     }
 
     /// Seals and syncs the raw bodies of a request into the open segment's payload files.
@@ -329,7 +399,10 @@ impl Shared {
         let store = match current {
             Some(store) => store,
             None => self.exclusively(|shared, chain| {
-                Ok(chain.ensure_open(&shared.places, &shared.config)?.payloads.clone())
+                Ok(chain
+                    .ensure_open(&shared.places, &shared.config)?
+                    .payloads
+                    .clone())
             })?,
         };
         for record in request {
@@ -396,7 +469,12 @@ impl Shared {
 
     /// One turn of the owner: drain, rotate if need be, seal, commit, checkpoint if one is due.
     /// Says whether there was anything to do.
-    fn turn(&self, chain: &mut Chain, commit: &mut dyn FnMut(Job), settle: &mut dyn FnMut()) -> bool {
+    fn turn(
+        &self,
+        chain: &mut Chain,
+        commit: &mut dyn FnMut(Job),
+        settle: &mut dyn FnMut(),
+    ) -> bool {
         let (batch, waiting) = self.drain();
         let due = chain.uncovered() > self.config.checkpoint_frames
             || !waiting.is_empty()
@@ -406,11 +484,17 @@ impl Shared {
         }
         if let Some(poisoned) = self.poisoned() {
             chain.checkpoint_due = None;
-            batch.into_iter().chain(waiting).for_each(|t| t.complete(Err(poisoned.clone().into())));
+            batch
+                .into_iter()
+                .chain(waiting)
+                .for_each(|t| t.complete(Err(poisoned.clone().into())));
             return false;
         }
+        let all: Vec<Arc<Ticket>> = batch.iter().chain(&waiting).cloned().collect();
         if let Err(cause) = self.serve(chain, batch, waiting, due, commit, settle) {
-            self.poison(cause);
+            let outcome: Outcome = Err(self.poison(cause).into());
+            settle();
+            all.iter().for_each(|t| t.complete_if_open(&outcome));
         }
         true
     }
@@ -424,7 +508,6 @@ impl Shared {
         commit: &mut dyn FnMut(Job),
         settle: &mut dyn FnMut(),
     ) -> Result<(), Cause> {
-        let mut served = Unserved { shared: self, tickets: batch.iter().chain(&waiting).cloned().collect() };
         if !batch.is_empty() || (due && waiting.is_empty()) {
             if must_rotate(chain, &self.config) {
                 settle();
@@ -438,9 +521,11 @@ impl Shared {
             }
         }
         let first = chain.open_first();
-        let (bound, lost): (Vec<_>, Vec<_>) =
-            batch.into_iter().partition(|t| t.bound_to.is_none() || t.bound_to == first);
-        lost.into_iter().for_each(|t| t.complete(Err(Refusal::SegmentChanged)));
+        let (bound, lost): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|t| t.bound_to.is_none() || t.bound_to == first);
+        lost.into_iter()
+            .for_each(|t| t.complete(Err(Refusal::SegmentChanged)));
         if !bound.is_empty() {
             commit(chain.seal(bound, &self.config)?);
         }
@@ -449,19 +534,24 @@ impl Shared {
             if nothing_new && !waiting.is_empty() {
                 settle();
                 let note = chain.newest.note.clone();
-                waiting.into_iter().for_each(|t| t.complete(Ok(vec![Acknowledged::checkpoint(note.clone())])));
+                waiting
+                    .into_iter()
+                    .for_each(|t| t.complete(Ok(vec![Acknowledged::checkpoint(note.clone())])));
             } else {
                 commit(chain.seal_checkpoint(waiting));
             }
         }
-        served.tickets.clear();
         Ok(())
     }
 
     /// The payload store that threads seal into is the open segment's.
     fn note_segment(&self, chain: &Chain) {
         *self.payloads.lock() = chain.segment.as_ref().map(|s| s.payloads.clone());
-        self.note_synced(chain.tip.next, chain.tip.link, Some(chain.newest.note.clone()));
+        self.note_synced(
+            chain.tip.next,
+            chain.tip.link,
+            Some(chain.newest.note.clone()),
+        );
     }
 
     fn note_synced(&self, next: Seq, link: Link, checkpoint: Option<String>) {
@@ -521,14 +611,20 @@ impl Shared {
                     queue.owned = true;
                     break;
                 }
-                let until = if queue.owned { now + SLEEP_MAX } else { queue.next_due.min(now + SLEEP_MAX) };
+                let until = if queue.owned {
+                    now + SLEEP_MAX
+                } else {
+                    queue.next_due.min(now + SLEEP_MAX)
+                };
                 self.background.wait_until(&mut queue, until);
             }
             queue.handed = false;
             drop(queue);
             let mut chain = self.chain.lock();
             loop {
-                let more = self.turn(&mut chain, &mut |job| self.syncer.start(job), &mut || self.syncer.wait_idle());
+                let more = self.turn(&mut chain, &mut |job| self.syncer.start(job), &mut || {
+                    self.syncer.wait_idle()
+                });
                 if !more {
                     self.syncer.wait_idle();
                     let queue = self.queue.lock();
@@ -544,11 +640,18 @@ impl Shared {
     }
 
     fn due_unless_poisoned(&self, chain: &Chain) -> Instant {
-        if self.poisoned().is_some() { Instant::now() + SLEEP_MAX } else { chain.next_due(&self.config) }
+        if self.poisoned().is_some() {
+            Instant::now() + SLEEP_MAX
+        } else {
+            chain.next_due(&self.config)
+        }
     }
 
     /// Runs something with the role in hand and no job under way.
-    fn exclusively<T>(&self, with: impl FnOnce(&Self, &mut Chain) -> Result<T, Cause>) -> Result<T, AppendError> {
+    fn exclusively<T>(
+        &self,
+        with: impl FnOnce(&Self, &mut Chain) -> Result<T, Cause>,
+    ) -> Result<T, AppendError> {
         let mut queue = self.queue.lock();
         while queue.owned {
             self.role_free.wait(&mut queue);
@@ -567,25 +670,6 @@ impl Shared {
         drop(chain);
         self.release(due, false);
         result
-    }
-}
-
-/// Tickets that are answered with the writer's failure if sealing stops halfway.
-struct Unserved<'s> {
-    shared: &'s Shared,
-    tickets: Vec<Arc<Ticket>>,
-}
-
-impl Drop for Unserved<'_> {
-    fn drop(&mut self) {
-        if self.tickets.is_empty() {
-            return;
-        }
-        // The cause is noted by the caller right after; what was answered already stays answered.
-        let outcome: Outcome = Err(self.shared.poisoned().unwrap_or(AppendError::Closing).into());
-        for ticket in self.tickets.drain(..) {
-            ticket.complete_if_open(&outcome);
-        }
     }
 }
 
