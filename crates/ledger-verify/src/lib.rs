@@ -19,25 +19,34 @@ mod anchors;
 mod bodies;
 mod chain;
 mod chunk;
+pub mod cli;
 mod code;
+mod compare;
 mod conclude;
+mod escape;
 mod files;
 mod finding;
 mod judge;
+mod outside;
+mod pages;
 mod pipeline;
 mod reader;
 mod report;
 mod state;
 mod summary;
+mod text;
 mod verify;
 mod walk;
 
 pub use anchors::{AnchorError, Anchors, OutsideCheckpoint, Receipts, TrustLine};
 pub use code::{Class, Code, WORDS, explanation};
+pub use compare::{Difference, compare};
 pub use files::{Folder, SegmentBytes, SegmentFile};
 pub use finding::{Bounded, FINDINGS_LISTED_MAX, Finding, Note, Place};
+pub use pages::{render_html, render_markdown};
 pub use report::{
     Continuity, CountsReport, FileDigest, Freshness, GenerationReport, HeldCheckpoint, ReadReport,
     ReceiptsReport, Report, TailReport, TrustReport, Verdict,
 };
+pub use text::{TextStyle, render_text};
 pub use verify::{Request, Verification, verify};

@@ -4,6 +4,7 @@
 //! looks as text is in `text` and `pages`.
 
 use crate::code::Class;
+use crate::compare::Difference;
 use crate::finding::{Finding, Note};
 use serde::Serialize;
 
@@ -96,8 +97,6 @@ pub struct TrustReport {
     pub key_inside: Option<String>,
     /// 16 digits to read aloud, of the line given, else of the one inside.
     pub reads: Option<String>,
-    /// Why a trust line that was given was not used.
-    pub not_used: Option<String>,
     /// Last generation that the pin reaches.
     pub reaches_generation: Option<u64>,
 }
@@ -238,6 +237,8 @@ pub struct Report {
     pub checked_at: String,
     /// The pin.
     pub trust: TrustReport,
+    /// What was given as an anchor and not used, and why.
+    pub not_used: Vec<String>,
     /// Other anchors.
     pub continuity: Continuity,
     /// Newest checkpoint.
@@ -264,6 +265,8 @@ pub struct Report {
     pub follows_count: u64,
     /// First seq of each segment in which no violation was found, when there are findings.
     pub still_good: Vec<u64>,
+    /// How another copy differs, when one was named.
+    pub comparison: Option<Vec<Difference>>,
     /// What no such check shows.
     pub not_shown: &'static str,
     /// What to do now.

@@ -42,6 +42,7 @@ pub(crate) fn summarize(m: &Material<'_, '_>) -> Report {
         frames,
         checked_at: m.request.now.to_rfc3339(),
         trust: trust(m),
+        not_used: m.request.not_used.clone(),
         continuity: Continuity {
             checkpoints: m.conclusion.held.clone(),
             receipts: m.conclusion.receipts.clone(),
@@ -63,6 +64,7 @@ pub(crate) fn summarize(m: &Material<'_, '_>) -> Report {
         follows: total.follows.listed.clone(),
         follows_count: total.follows.total(),
         still_good: still_good(m),
+        comparison: None,
         not_shown: NOT_SHOWN,
         next_steps: Vec::new(),
     };
@@ -88,7 +90,6 @@ fn trust(m: &Material<'_, '_>) -> TrustReport {
         source: line.map(|l| l.source.clone()),
         reads: shown.as_deref().map(ledger_format::short_form),
         key_inside: inside,
-        not_used: m.request.trust_not_used.clone(),
         reaches_generation: m.conclusion.reaches.map(|g| g.0),
     }
 }

@@ -21,8 +21,8 @@ pub struct Request {
     pub dir: PathBuf,
     /// What is known from outside the copy.
     pub anchors: Anchors,
-    /// Why a trust line that was given is not among the anchors.
-    pub trust_not_used: Option<String>,
+    /// What was given but is not among the anchors, and why.
+    pub not_used: Vec<String>,
     /// First frame of a part to check.
     pub from: Option<Seq>,
     /// Last frame of a part to check.
@@ -44,7 +44,7 @@ impl Request {
         Self {
             dir: dir.into(),
             anchors: Anchors::default(),
-            trust_not_used: None,
+            not_used: Vec::new(),
             from: None,
             until: None,
             max_age: None,
