@@ -50,6 +50,18 @@ pub(crate) fn check(places: &Places, scan: &Scan, signers: &Signers) -> Result<(
             .verify_standalone(&scan.origin.log_verifier(scan.open.log_key))
             .map_err(|e| foreign(e.to_string()))?;
     }
+    // This segment's generation was made in the face of this very floor.
+    let accepted = Some(Floor {
+        size: floor.size,
+        root: floor.root,
+    });
+    if scan
+        .generation
+        .as_ref()
+        .is_some_and(|g| g.frontier.is_some() && g.floor == accepted)
+    {
+        return Ok(());
+    }
     if floor.size > scan.next.0 {
         return Err(OpenError::BelowFloor {
             floor: floor.size,

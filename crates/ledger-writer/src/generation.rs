@@ -85,7 +85,7 @@ pub(crate) fn past_damage(
     } = damage;
     // What is kept and not yet signed must be this ledger's own.
     let keys = SegmentSecrets::open(&places, &kept.scan)?;
-    check_tags(&kept, &keys)?;
+    check_tags(&places, &kept, &keys)?;
     let rewrite_from = kept
         .scan
         .last_checkpoint

@@ -78,6 +78,9 @@ pub fn init(
 
     create_private(ledger)?;
     create_private(state_root)?;
+    for path in [ledger, state_root] {
+        sync_parent(path)?;
+    }
     let folder = Folder::open(ledger)?;
     refuse_state_inside(ledger, state_root)?;
     let state = Folder::open(state_root)?.create_folder(&id.short_hex())?;
@@ -189,6 +192,18 @@ fn create_private(path: &Path) -> Result<(), DiskError> {
             path: path.to_owned(),
             source,
         })
+}
+
+/// Makes the name of a new folder durable.
+fn sync_parent(path: &Path) -> Result<(), DiskError> {
+    let resolved = path.canonicalize().map_err(|source| DiskError {
+        operation: "resolve",
+        path: path.to_owned(),
+        source,
+    })?;
+    resolved
+        .parent()
+        .map_or(Ok(()), |parent| Folder::open(parent)?.sync())
 }
 
 fn refuse_state_inside(ledger: &Path, state_root: &Path) -> Result<(), InitError> {

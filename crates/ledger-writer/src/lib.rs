@@ -30,8 +30,10 @@ mod floor;
 mod generation;
 mod init;
 mod open;
+mod overlap;
 mod payloads;
 mod places;
+mod queue;
 mod reader;
 mod recover;
 mod request;
@@ -39,7 +41,6 @@ mod reserve;
 mod resume;
 mod scan;
 mod segment;
-mod syncer;
 mod writer;
 
 pub use config::{Config, ConfigError};

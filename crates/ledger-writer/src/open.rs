@@ -95,7 +95,7 @@ pub(crate) fn open(
         Last::Damaged(past) => return generation::past_damage(places, &identity, config, *past),
     };
     let keys = SegmentSecrets::open(&places, &found.scan)?;
-    check_tags(&found, &keys)?;
+    check_tags(&places, &found, &keys)?;
     let held = match held_keys(&places, &identity, &found.scan) {
         Ok(held) => held,
         Err(
@@ -257,21 +257,18 @@ impl SegmentSecrets {
 
 /// Checks tags and envelopes of all frames behind the last checkpoint: what somebody with access to
 /// the disk only appended must not be signed.
-pub(crate) fn check_tags(found: &LastSegment, keys: &SegmentSecrets) -> Result<(), OpenError> {
+pub(crate) fn check_tags(
+    places: &Places,
+    found: &LastSegment,
+    keys: &SegmentSecrets,
+) -> Result<(), OpenError> {
     let LastSegment { file, scan } = found;
     let mut reader = SegmentReader::new(file, scan.end.0);
     let mut associated = AssociatedData::new();
     for place in &scan.uncovered {
         let checked = check_tag(&mut reader, *place, keys, &mut associated)?;
         if let Err((seq, damage)) = checked {
-            let path = PathBuf::from(frames_name(scan.first));
-            return Err(OpenError::Damaged {
-                path,
-                segment: scan.first,
-                seq,
-                offset: place.offset,
-                damage,
-            });
+            return Err(damaged_at(places, scan.first, seq, place.offset, damage));
         }
     }
     Ok(())
@@ -486,7 +483,8 @@ fn finish(
                 segment.data.truncate(len)?;
                 segment.data.sync()?;
             }
-            if let Some(n) = &newest {
+            let floor = floor::read(&places)?.map_or(0, |f| f.size);
+            if let Some(n) = newest.as_ref().filter(|n| n.size > floor) {
                 publish(&places, &n.note).map_err(open_error)?;
             }
         }

@@ -6,8 +6,9 @@ use ledger_format::limits::FRAME_LEN_MAX;
 use ledger_format::{Link, Reader, Seq, UnixMillis};
 use ledger_records::{Attested, Record, Submission, encode_body};
 use ledger_vault::{body_sealed_len, envelope_sealed_len};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
 
 /// Bytes of a record frame besides its sealed sections, at most.
 const FRAME_OVERHEAD_MAX: usize = 320;
@@ -162,7 +163,8 @@ pub(crate) struct Ticket {
     pub(crate) bound_to: Option<Seq>,
     done: AtomicBool,
     outcome: Mutex<Option<Outcome>>,
-    wake: Condvar,
+    /// Who waits: the thread that made the ticket.
+    thread: Thread,
 }
 
 impl Ticket {
@@ -176,7 +178,7 @@ impl Ticket {
             records,
             done: AtomicBool::new(false),
             outcome: Mutex::new(None),
-            wake: Condvar::new(),
+            thread: std::thread::current(),
         }
     }
 
@@ -191,7 +193,7 @@ impl Ticket {
     pub(crate) fn complete(&self, outcome: Outcome) {
         *self.outcome.lock() = Some(outcome);
         self.done.store(true, Ordering::Release);
-        self.wake.notify_one();
+        self.thread.unpark();
     }
 
     /// Answers, unless it was answered already.
@@ -201,14 +203,13 @@ impl Ticket {
         }
     }
 
-    /// Waits for the outcome.
+    /// Waits for the outcome, in the thread that made the ticket.
     pub(crate) fn wait(&self) -> Outcome {
-        let mut outcome = self.outcome.lock();
-        loop {
-            if let Some(done) = outcome.take() {
-                return done;
-            }
-            self.wake.wait(&mut outcome);
+        debug_assert_eq!(std::thread::current().id(), self.thread.id());
+        while !self.done.load(Ordering::Acquire) {
+            std::thread::park();
         }
+        let outcome = self.outcome.lock().take();
+        outcome.unwrap_or_else(|| unreachable!("a ticket is waited for once"))
     }
 }

@@ -1,0 +1,347 @@
+//! The queue of requests and the role of the chain's owner, which one thread has at a time.
+//!
+//! The request that arrives at an idle queue commits in its own thread: a hand-over to a sleeping
+//! thread costs more than sealing. When more are waiting behind it, the role goes to the background
+//! thread of `overlap`.
+
+use crate::commit::{Chain, Job, SLEEP_MAX, Then, must_rotate};
+use crate::config::Config;
+use crate::error::{AppendError, Cause};
+use crate::overlap::{Commit, Inline, Lane};
+use crate::payloads::PayloadStore;
+use crate::places::Places;
+use crate::request::{Acknowledged, Outcome, Prepared, Refusal, Ticket};
+use crate::reserve::Reserve;
+use crate::writer::{REQUEST_RECORDS_MAX, Status};
+use ledger_format::limits::{WRITE_FRAMES_MAX, WRITE_LEN_MAX};
+use ledger_format::{Link, Origin, Seq};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+pub(crate) struct Queue {
+    pub(crate) pending: VecDeque<Arc<Ticket>>,
+    pub(crate) checkpoints: Vec<Arc<Ticket>>,
+    /// Whether some thread has the role of the chain's owner.
+    pub(crate) owned: bool,
+    /// The role was left for the background thread to take.
+    pub(crate) handed: bool,
+    pub(crate) stop: bool,
+    pub(crate) next_due: Instant,
+    /// The background thread sleeps until this many requests are pending.
+    pub(crate) wanted: Option<usize>,
+    /// What the syncing thread is to do, does, or has done.
+    pub(crate) lane: Lane,
+}
+
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) places: Places,
+    pub(crate) queue: Mutex<Queue>,
+    pub(crate) background: Condvar,
+    pub(crate) role_free: Condvar,
+    pub(crate) syncing: Condvar,
+    pub(crate) chain: Mutex<Chain>,
+    pub(crate) status: Mutex<Status>,
+    pub(crate) origin: Mutex<Origin>,
+    pub(crate) payloads: Mutex<Option<Arc<PayloadStore>>>,
+    pub(crate) reserve: Reserve,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared({})", self.places.ledger.path().display())
+    }
+}
+
+impl Shared {
+    pub(crate) fn poisoned(&self) -> Option<AppendError> {
+        self.status
+            .lock()
+            .poisoned
+            .clone()
+            .map(AppendError::Poisoned)
+    }
+
+    pub(crate) fn poison(&self, cause: Cause) -> AppendError {
+        let cause = Arc::new(cause);
+        let mut status = self.status.lock();
+        AppendError::Poisoned(status.poisoned.get_or_insert(cause).clone())
+    }
+
+    /// Checks what can be checked before a request queues.
+    pub(crate) fn admit(&self, request: &[Prepared]) -> Result<(), AppendError> {
+        if request.is_empty() || request.len() > REQUEST_RECORDS_MAX {
+            let (found, max) = (request.len() as u64, REQUEST_RECORDS_MAX as u64);
+            return Err(AppendError::RequestSize {
+                what: "records",
+                found,
+                max,
+            });
+        }
+        let bytes: u64 = request.iter().map(|r| r.frame_len_max() as u64).sum();
+        if bytes > WRITE_LEN_MAX / 2 {
+            return Err(AppendError::RequestSize {
+                what: "bytes",
+                found: bytes,
+                max: WRITE_LEN_MAX / 2,
+            });
+        }
+        if let Some(poisoned) = self.poisoned() {
+            return Err(poisoned);
+        }
+        let raw: usize = request
+            .iter()
+            .filter_map(|r| r.raw.as_ref())
+            .map(|r| r.bytes.len())
+            .sum();
+        self.reserve
+            .admit(&self.places, raw as u64)
+            .map_err(|e| match e {
+                Ok(refused) => refused,
+                Err(disk) => self.poison(disk.into()),
+            })
+    }
+
+    /// Seals and syncs the raw bodies of a request into the open segment's payload files.
+    pub(crate) fn seal_raw_bodies(&self, request: &mut [Prepared]) -> Result<(), AppendError> {
+        if request.iter().all(|r| r.raw.is_none()) {
+            return Ok(());
+        }
+        let current = self.payloads.lock().clone();
+        let store = match current {
+            Some(store) => store,
+            None => self.exclusively(|shared, chain| {
+                Ok(chain
+                    .ensure_open(&shared.places, &shared.config)?
+                    .payloads
+                    .clone())
+            })?,
+        };
+        for record in request {
+            let Some(raw) = &record.raw else { continue };
+            let sealed = store.seal(&self.places.segments, &raw.class, &raw.bytes);
+            record.payload = sealed.map_err(|cause| self.poison(cause))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn submit(&self, tickets: impl Iterator<Item = Arc<Ticket>>) {
+        let mut queue = self.queue.lock();
+        if queue.stop {
+            drop(queue);
+            tickets.for_each(|t| t.complete(Err(AppendError::Closing.into())));
+            return;
+        }
+        queue.pending.extend(tickets);
+        self.own_if_free(queue);
+    }
+
+    pub(crate) fn submit_checkpoint(&self, ticket: Arc<Ticket>) {
+        let mut queue = self.queue.lock();
+        if queue.stop {
+            drop(queue);
+            ticket.complete(Err(AppendError::Closing.into()));
+            return;
+        }
+        queue.checkpoints.push(ticket);
+        self.own_if_free(queue);
+    }
+
+    /// Commits inline if nobody has the role; otherwise whoever has it will see the queue.
+    pub(crate) fn own_if_free(&self, mut queue: MutexGuard<'_, Queue>) {
+        if queue.owned
+            && queue
+                .wanted
+                .is_some_and(|n| queue.pending.len() >= n || !queue.checkpoints.is_empty())
+        {
+            queue.wanted = None;
+            self.background.notify_one();
+        }
+        if queue.owned || (queue.pending.is_empty() && queue.checkpoints.is_empty()) {
+            return;
+        }
+        queue.owned = true;
+        drop(queue);
+        let mut chain = self.chain.lock();
+        self.turn(&mut chain, &mut Inline(self));
+        let due = chain.next_due(&self.config);
+        let overdue = chain.uncovered() > self.config.checkpoint_frames;
+        drop(chain);
+        self.release(due, overdue);
+    }
+
+    /// Gives the role back, or leaves it to the background thread when there is more to do.
+    pub(crate) fn release(&self, due: Instant, overdue: bool) {
+        let mut queue = self.queue.lock();
+        let sooner = due < queue.next_due;
+        queue.next_due = due;
+        if overdue || !queue.pending.is_empty() || !queue.checkpoints.is_empty() {
+            queue.handed = true;
+            self.background.notify_one();
+        } else {
+            queue.owned = false;
+            self.role_free.notify_one();
+            if sooner {
+                self.background.notify_one();
+            }
+        }
+    }
+
+    /// One turn of the owner: drain, rotate if need be, seal, commit, checkpoint if one is due.
+    /// Says how many requests it served; none if there was nothing to do.
+    pub(crate) fn turn(&self, chain: &mut Chain, lane: &mut dyn Commit) -> Option<usize> {
+        let (batch, waiting) = self.drain();
+        let due = chain.uncovered() > self.config.checkpoint_frames
+            || !waiting.is_empty()
+            || Instant::now() >= chain.next_due(&self.config);
+        if batch.is_empty() && !due {
+            return None;
+        }
+        if let Some(poisoned) = self.poisoned() {
+            chain.checkpoint_due = None;
+            batch
+                .into_iter()
+                .chain(waiting)
+                .for_each(|t| t.complete(Err(poisoned.clone().into())));
+            return None;
+        }
+        let all: Vec<Arc<Ticket>> = batch.iter().chain(&waiting).cloned().collect();
+        if let Err(cause) = self.serve(chain, batch, waiting, due, lane) {
+            let outcome: Outcome = Err(self.poison(cause).into());
+            lane.settle();
+            all.iter().for_each(|t| t.complete_if_open(&outcome));
+        }
+        Some(all.len())
+    }
+
+    pub(crate) fn serve(
+        &self,
+        chain: &mut Chain,
+        batch: Vec<Arc<Ticket>>,
+        waiting: Vec<Arc<Ticket>>,
+        due: bool,
+        lane: &mut dyn Commit,
+    ) -> Result<(), Cause> {
+        if !batch.is_empty() || (due && waiting.is_empty()) {
+            if must_rotate(chain, &self.config) {
+                lane.settle();
+                chain.close(&self.places, None)?;
+                self.note_segment(chain);
+            }
+            if chain.segment.is_none() {
+                lane.settle();
+                chain.ensure_open(&self.places, &self.config)?;
+                self.note_segment(chain);
+            }
+        }
+        let first = chain.open_first();
+        let (bound, lost): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .partition(|t| t.bound_to.is_none() || t.bound_to == first);
+        lost.into_iter()
+            .for_each(|t| t.complete(Err(Refusal::SegmentChanged)));
+        if !bound.is_empty() {
+            lane.commit(chain.seal(bound, &self.config)?);
+        }
+        if due {
+            let nothing_new = chain.uncovered() <= 1 || chain.segment.is_none();
+            if nothing_new && !waiting.is_empty() {
+                lane.settle();
+                let note = chain.newest.note.clone();
+                waiting
+                    .into_iter()
+                    .for_each(|t| t.complete(Ok(vec![Acknowledged::checkpoint(note.clone())])));
+            } else {
+                lane.commit(chain.seal_checkpoint(waiting));
+            }
+        }
+        Ok(())
+    }
+
+    /// The payload store that threads seal into is the open segment's.
+    pub(crate) fn note_segment(&self, chain: &Chain) {
+        *self.payloads.lock() = chain.segment.as_ref().map(|s| s.payloads.clone());
+        self.note_synced(
+            chain.tip.next,
+            chain.tip.link,
+            Some(chain.newest.note.clone()),
+        );
+    }
+
+    pub(crate) fn note_synced(&self, next: Seq, link: Link, checkpoint: Option<String>) {
+        let mut status = self.status.lock();
+        status.frames = next.0;
+        status.link = link;
+        if let Some(note) = checkpoint {
+            status.checkpoint = note;
+        }
+    }
+
+    /// Takes whole requests from the queue, as many as one write may hold.
+    pub(crate) fn drain(&self) -> (Vec<Arc<Ticket>>, Vec<Arc<Ticket>>) {
+        let mut queue = self.queue.lock();
+        let (mut frames, mut bytes, mut batch) = (0, 0, Vec::with_capacity(queue.pending.len()));
+        while let Some(ticket) = queue.pending.front() {
+            frames += ticket.records().len() as u64;
+            bytes += ticket.len_estimate() as u64;
+            let full = frames > u64::from(WRITE_FRAMES_MAX) || bytes > WRITE_LEN_MAX;
+            if full && !batch.is_empty() {
+                break;
+            }
+            batch.extend(queue.pending.pop_front());
+        }
+        (batch, std::mem::take(&mut queue.checkpoints))
+    }
+
+    /// Writes and syncs a job. After a failure nothing is written any more.
+    pub(crate) fn execute(&self, job: &Job) -> Result<(), AppendError> {
+        match self.poisoned() {
+            Some(poisoned) => return Err(poisoned),
+            None => job.run(&self.places).map_err(|cause| self.poison(cause))?,
+        }
+        match &job.then {
+            Then::Answer(tickets) => {
+                if let Some(last) = tickets.last().and_then(|(_, a)| a.last()) {
+                    self.note_synced(last.seq.next(), last.link, None);
+                }
+            }
+            Then::Checkpoint { note, .. } => self.status.lock().checkpoint.clone_from(note),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn due_unless_poisoned(&self, chain: &Chain) -> Instant {
+        if self.poisoned().is_some() {
+            Instant::now() + SLEEP_MAX
+        } else {
+            chain.next_due(&self.config)
+        }
+    }
+
+    /// Runs something with the role in hand and no job under way.
+    pub(crate) fn exclusively<T>(
+        &self,
+        with: impl FnOnce(&Self, &mut Chain) -> Result<T, Cause>,
+    ) -> Result<T, AppendError> {
+        let mut queue = self.queue.lock();
+        while queue.owned {
+            self.role_free.wait(&mut queue);
+        }
+        queue.owned = true;
+        drop(queue);
+        let mut chain = self.chain.lock();
+        let result = match self.poisoned() {
+            Some(poisoned) => Err(poisoned),
+            None => with(self, &mut chain).map_err(|cause| self.poison(cause)),
+        };
+        if result.is_ok() {
+            self.note_segment(&chain);
+        }
+        let due = self.due_unless_poisoned(&chain);
+        drop(chain);
+        self.release(due, false);
+        result
+    }
+}
