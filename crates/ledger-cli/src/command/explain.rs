@@ -1,0 +1,22 @@
+//! `ledger explain`: what a code of a report means. Offline; the texts are the verifier's.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+/// Explain a finding, a verdict or a note of `ledger verify`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+EXAMPLE
+  ledger explain frame_altered
+
+EXIT CODES
+  0 explained   64 no such code")]
+pub(crate) struct ExplainArgs {
+    /// The code, as the report shows it
+    code: String,
+}
+
+pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<ExitCode> {
+    Ok(ledger_verify::cli::explain(&args.code))
+}
