@@ -1,6 +1,5 @@
 //! The floor: the newest checkpoint ever issued, kept outside the ledger (sections 12 and 16).
 
-use crate::chain::Signers;
 use crate::durable::DiskError;
 use crate::error::OpenError;
 use crate::places::{FLOOR, Places, frames_name};
@@ -8,7 +7,8 @@ use crate::reader::{Found, SegmentReader};
 use crate::scan::Scan;
 use ledger_format::limits::NOTE_LEN_MAX;
 use ledger_format::{
-    ByteOffset, Checkpoint, FRAMES_MAGIC, Floor, Frontier, Hash, Kind, decode_checkpoint_body,
+    ByteOffset, Checkpoint, FRAMES_MAGIC, Floor, Frontier, Hash, Kind, LedgerId,
+    decode_checkpoint_body,
 };
 
 /// Size and root of the floor, if there is one that parses.
@@ -27,7 +27,7 @@ pub(crate) fn read(places: &Places) -> Result<Option<Floor>, DiskError> {
 }
 
 /// Refuses a ledger that is shorter than its floor or differs from it.
-pub(crate) fn check(places: &Places, scan: &Scan, signers: &Signers) -> Result<(), OpenError> {
+pub(crate) fn check(places: &Places, scan: &Scan, id: LedgerId) -> Result<(), OpenError> {
     let path = places.state.path().join(FLOOR);
     if !places.state.has(FLOOR)? {
         return Err(OpenError::FloorMissing(path));
@@ -41,7 +41,7 @@ pub(crate) fn check(places: &Places, scan: &Scan, signers: &Signers) -> Result<(
         why,
     };
     let floor = Checkpoint::parse(&note).map_err(|e| foreign(e.to_string()))?;
-    if !floor.origin.names(&signers.id) {
+    if !floor.origin.names(&id) {
         return Err(foreign("it is another ledger's".to_owned()));
     }
     // A floor of an earlier generation was signed by a key that is gone; its root still binds.

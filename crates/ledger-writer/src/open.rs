@@ -96,6 +96,19 @@ pub(crate) fn open(
     };
     let keys = SegmentSecrets::open(&places, &found.scan)?;
     check_tags(&places, &found, &keys)?;
+    // The floor before the keys: an old copy names old keys too, and none of them is lost.
+    match floor::check(&places, &found.scan, identity.id) {
+        Ok(()) => {}
+        Err(
+            OpenError::FloorMissing(_)
+            | OpenError::BelowFloor { .. }
+            | OpenError::FloorDiffers { .. }
+            | OpenError::FloorForeign { .. },
+        ) if mode == OpenMode::NewGeneration(GenerationReason::RollBack) => {
+            return generation::go_on(places, &identity, config, found, GenerationReason::RollBack);
+        }
+        Err(other) => return Err(other),
+    }
     let held = match held_keys(&places, &identity, &found.scan) {
         Ok(held) => held,
         Err(
@@ -116,18 +129,6 @@ pub(crate) fn open(
         }
         Err(other) => return Err(other),
     };
-    match floor::check(&places, &found.scan, &held.signers) {
-        Ok(()) => {}
-        Err(
-            OpenError::FloorMissing(_)
-            | OpenError::BelowFloor { .. }
-            | OpenError::FloorDiffers { .. }
-            | OpenError::FloorForeign { .. },
-        ) if mode == OpenMode::NewGeneration(GenerationReason::RollBack) => {
-            return generation::go_on(places, &identity, config, found, GenerationReason::RollBack);
-        }
-        Err(other) => return Err(other),
-    }
     if mode != OpenMode::Normal {
         return Err(OpenError::NoGenerationNeeded(
             "the ledger opens without a new generation: open it normally",
