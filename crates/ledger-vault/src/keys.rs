@@ -171,14 +171,14 @@ impl DigestKey {
 }
 
 impl TokenKey {
-    /// The token of an identifier: `K(token key, u8 kind ‖ u8 length of scope ‖ scope ‖ value)`, section 18.
+    /// The token of an identifier: `K(token key, u8 kind ‖ u16 length of scope ‖ scope ‖ value)`, section 18.
     ///
-    /// None when the scope is longer than its length byte can say (255 bytes).
+    /// None when the scope is longer than any identifier's (65,535 bytes).
     #[must_use]
     pub fn token(&self, kind: u8, scope: &[u8], value: &[u8]) -> Option<[u8; 32]> {
-        let scope_len = u8::try_from(scope.len()).ok()?;
+        let [high, low] = u16::try_from(scope.len()).ok()?.to_be_bytes();
         let mut hasher = blake3::Hasher::new_keyed(self.0.expose());
-        hasher.update(&[kind, scope_len]);
+        hasher.update(&[kind, high, low]);
         hasher.update(scope).update(value);
         let token = *hasher.finalize().as_bytes();
         zeroize::Zeroize::zeroize(&mut hasher);

@@ -77,7 +77,7 @@ def main():
     print("// SALT", keyed(bytes([5]) * 32, u64(seq) + blake3(body).digest())[:16].hex())
     show("TAG", keyed(derive("control tag key", envelope), associated)[:16])
     show("RECORD_DIGEST", keyed(derive("record digest key", envelope), b"canonical record")[:16])
-    t = keyed(token, bytes([5, 5]) + b"scope" + b"value")
+    t = keyed(token, bytes([5, 0, 5]) + b"scope" + b"value")
     show("TOKEN", t)
     show("LEAF_SALT", keyed(derive("index leaf salt key", envelope), t + u64(seq))[:16])
 

@@ -20,8 +20,8 @@ pub(crate) const SEALED_PAYLOAD: &str = "e3680c035aab16158cb91bb379ac94b0e052e0c
 // SALT f1a005b7d3a2336c9c6235f9301e37a8
 pub(crate) const TAG: &str = "43a20ad80e8bb6bfc94cb50a6e2da44a";
 pub(crate) const RECORD_DIGEST: &str = "2759097e2381a1ca1ab805af3dbb2de8";
-pub(crate) const TOKEN: &str = "d81a48facc4f388fe768028560a2a2cb0133f7623c81f784db94c3c121039ad6";
-pub(crate) const LEAF_SALT: &str = "4e393b67dc6a746bacb0bbfe97627904";
+pub(crate) const TOKEN: &str = "b8acd0ea94a9121a866a947f17fc2e1666ef1d2fe595adecb77786c0dbf65d81";
+pub(crate) const LEAF_SALT: &str = "3eb43b77b70e50c22c22ac37782a224d";
 pub(crate) const PUBLIC_KEY: &str =
     "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8";
 pub(crate) const MESSAGE_SIGNATURE: &str = "2022c5806c06f67d714583e45bd5581f327ce60bbf8ecc96959e327e4ab7355ba90bf953bb2918f0411a483075eb5878bc2d65e651aa2681338a2d931211c906";
