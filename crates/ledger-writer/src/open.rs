@@ -170,7 +170,9 @@ fn last_segment(places: &Places, identity: &Identity, mode: OpenMode) -> Result<
             name: &identity.name,
             id: identity.id,
         };
-        match scan(&file, first, known, Resume::load(places, first).as_ref()) {
+        // Whoever asks to go on past damage has seen it: then everything is read.
+        let resume = if past { None } else { Resume::load(places, first) };
+        match scan(&file, first, known, resume.as_ref()) {
             Ok(mut scan) => {
                 let damage = scan.damage.take();
                 let kept = LastSegment { file, scan };
