@@ -241,9 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_beyond_its_length_byte_has_no_token() {
+    fn a_scope_beyond_its_length_field_has_no_token() {
         let key = TokenKey(key(1));
-        assert!(key.token(1, &[0; 255], b"v").is_some());
-        assert!(key.token(1, &[0; 256], b"v").is_none());
+        assert!(key.token(1, &[0; 65_535], b"v").is_some());
+        assert!(key.token(1, &[0; 65_536], b"v").is_none());
     }
 }
