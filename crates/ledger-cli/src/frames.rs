@@ -8,8 +8,8 @@ use anyhow::Context;
 
 use ledger_format::limits::FRAME_LEN_MAX;
 use ledger_format::{
-    ByteOffset, FRAMES_MAGIC, Frame, FrameError, HEAD_PREFIX_LEN_MAX, HeadPrefix, Kind, Link,
-    ReadAt, SegmentOpen,
+    ByteOffset, FRAMES_MAGIC, Frame, HEAD_PREFIX_LEN_MAX, HeadPrefix, Kind, Link, ReadAt,
+    SegmentOpen,
 };
 
 use crate::folder::SegmentFile;
@@ -28,7 +28,7 @@ pub(crate) enum Found<'w> {
     /// Zeros up to the end of the file: as many bytes.
     Zeros(u64),
     /// Anything else.
-    Bad(FrameError),
+    Bad(String),
 }
 
 /// A window that moves over a file.
@@ -64,25 +64,23 @@ impl FrameReader {
             Some(0) => {
                 return Ok(match self.zeros_to_end(at.0)? {
                     Some(count) => Found::Zeros(count),
-                    None => Found::Bad(FrameError::Length),
+                    None => Found::Bad("a zero byte with other bytes behind it".to_owned()),
                 });
             }
             Some(_) => HeadPrefix::parse(head),
         };
         let (prefix, prefix_len) = match prefix {
             Ok(parsed) => parsed,
-            Err(error) => return Ok(Found::Bad(error.into())),
+            Err(error) => return Ok(Found::Bad(error.to_string())),
         };
         let frame_len = prefix.frame_len as usize;
         let bytes = self.slice(at.0, frame_len)?;
         if bytes.len() < frame_len {
-            return Ok(Found::Bad(FrameError::Head(
-                ledger_format::HeadError::Short,
-            )));
+            return Ok(Found::Bad("the file ends inside a frame".to_owned()));
         }
         Ok(match Frame::parse_rest(bytes, prefix, prefix_len) {
             Ok(frame) => Found::Frame(frame),
-            Err(error) => Found::Bad(error),
+            Err(error) => Found::Bad(error.to_string()),
         })
     }
 
@@ -181,7 +179,7 @@ pub(crate) fn walk(
             }
             Found::End => return Ok(Ending::End),
             Found::Zeros(count) => return Ok(Ending::Zeros(count)),
-            Found::Bad(error) => return Ok(Ending::Bad(at, error.to_string())),
+            Found::Bad(what) => return Ok(Ending::Bad(at, what)),
         }
     }
 }

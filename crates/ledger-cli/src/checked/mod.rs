@@ -100,7 +100,6 @@ struct Held {
     segment: Seq,
     seq: Seq,
     offset: ByteOffset,
-    end: ByteOffset,
     predecessor: Link,
     link: Link,
 }
@@ -301,7 +300,7 @@ impl<'a> Walk<'a> {
                         &format!("{count} zero bytes stand where a frame should"),
                     ));
                 }
-                Found::Bad(error) => return Ok(irregular(want, offset, &error.to_string())),
+                Found::Bad(what) => return Ok(irregular(want, offset, &what)),
             };
             let numbers = frame.prefix.write;
             if places.is_empty() {
@@ -378,7 +377,6 @@ impl<'a> Walk<'a> {
                 segment,
                 seq,
                 offset,
-                end: ByteOffset(offset.0.saturating_add(frame.prefix.frame_len.into())),
                 predecessor,
                 link: frame.link,
             }),
@@ -415,39 +413,48 @@ impl<'a> Walk<'a> {
     /// Shows the records that waited, read and linked again.
     fn release(&mut self, cover: Option<Cover>, visitor: &mut impl Visitor) -> anyhow::Result<()> {
         for held in std::mem::take(&mut self.held) {
-            // A reader sees the file as long as it was when it was opened; it may have grown since.
-            let fits = self.replay.as_ref().is_some_and(|reader| {
-                reader.file().first_seq() == held.segment && held.end.0 <= reader.file().len()
-            });
-            if !fits {
+            if !self.replay(&held, cover, visitor)? {
+                // The reader saw the file before this frame was written: once more with a new one.
                 self.replay = Some(self.reader(held.segment)?);
-            }
-            let Some(reader) = &mut self.replay else {
-                continue;
-            };
-            let path = reader.file().path().to_owned();
-            let found = reader
-                .at(held.offset)
-                .with_context(|| format!("reading {}", path.display()))?;
-            match found {
-                Found::Frame(frame)
-                    if frame.link == held.link
-                        && frame.compute_link(&held.predecessor) == held.link =>
-                {
-                    visitor.record(&ChainRecord {
-                        segment: held.segment,
-                        frame,
-                        predecessor: held.predecessor,
-                        cover,
-                    })?;
-                }
-                _ => {
+                if !self.replay(&held, cover, visitor)? {
                     let what = "the file changed while it was being read";
                     return Err(self.fault(held.segment, held.seq, held.offset, what));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Shows a record, if the reader at hand finds there what was linked.
+    fn replay(
+        &mut self,
+        held: &Held,
+        cover: Option<Cover>,
+        visitor: &mut impl Visitor,
+    ) -> anyhow::Result<bool> {
+        let Some(reader) = &mut self.replay else {
+            return Ok(false);
+        };
+        if reader.file().first_seq() != held.segment {
+            return Ok(false);
+        }
+        let path = reader.file().path().to_owned();
+        let found = reader
+            .at(held.offset)
+            .with_context(|| format!("reading {}", path.display()))?;
+        let Found::Frame(frame) = found else {
+            return Ok(false);
+        };
+        if frame.link != held.link || frame.compute_link(&held.predecessor) != held.link {
+            return Ok(false);
+        }
+        visitor.record(&ChainRecord {
+            segment: held.segment,
+            frame,
+            predecessor: held.predecessor,
+            cover,
+        })?;
+        Ok(true)
     }
 
     /// A place that is no whole write: torn, if the rule of section 14 says so; else an error.

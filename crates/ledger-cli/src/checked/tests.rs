@@ -238,3 +238,48 @@ fn reading_may_begin_in_any_segment() {
         }
     }
 }
+
+#[test]
+fn no_flipped_bit_is_read_over() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/accept/all_closed.fixture");
+    let mut fixture = Fixture::read(&path);
+    assert!(read(&fixture, 0).0.is_ok());
+    let mut tried = 0;
+    for file in 0..fixture.files.len() {
+        for at in (file..fixture.files[file].1.len()).step_by(29) {
+            let bit = 1 << (at % 8);
+            fixture.files[file].1[at] ^= bit;
+            let (result, _) = read(&fixture, 0);
+            assert!(
+                result.is_err(),
+                "{} byte {at}: {result:?}",
+                fixture.files[file].0
+            );
+            fixture.files[file].1[at] ^= bit;
+            tried += 1;
+        }
+    }
+    assert!(tried > 200, "{tried}");
+}
+
+#[test]
+fn a_cut_file_is_never_read_as_whole() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/accept/all_closed.fixture");
+    let mut fixture = Fixture::read(&path);
+    let (whole, all_records) = read(&fixture, 0);
+    let whole = whole.unwrap();
+    let last = fixture.files.len() - 1;
+    for len in (0..fixture.files[last].1.len()).step_by(41) {
+        let full = fixture.files[last].1.clone();
+        fixture.files[last].1.truncate(len);
+        let (result, records) = read(&fixture, 0);
+        // Behind a complete write a cut cannot be seen; then it is shorter, and covers no more.
+        if let Ok(outcome) = result {
+            assert!(outcome.next < whole.next, "{len}");
+            assert!(records.covered <= all_records.covered, "{len}");
+        }
+        fixture.files[last].1 = full;
+    }
+}

@@ -82,7 +82,16 @@ pub(crate) fn run(command: &KeyCommand) -> anyhow::Result<Exit> {
         reports.push((*first_seq, report));
     }
     drop(progress);
-    let (text, exit) = render(args, reports, &erased);
+    let (mut text, exit) = render(args, reports, &erased);
+    if exit != Exit::Done {
+        let readers = folder.recipients();
+        if !readers.is_empty() {
+            text += &format!(
+                "READERS that the ledger's own list names: {}\n",
+                readers.join(", ")
+            );
+        }
+    }
     crate::print(&text)?;
     Ok(exit)
 }

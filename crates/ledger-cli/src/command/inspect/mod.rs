@@ -24,6 +24,7 @@ use crate::terminal::{Out, Shown, hex, json_line, warn};
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
+    disable_help_subcommand = true,
     after_help = "\
 EXAMPLE
   ledger inspect audit --segments
@@ -33,7 +34,7 @@ EXAMPLE
 EXIT CODES
   0   shown
   1   a segment ends in something that is no frame
-  2   there is no such frame
+  2   there is no such frame, or the last segment ends in an unfinished write
   3   it could not run
   64  the command line was wrong"
 )]
@@ -116,23 +117,25 @@ fn show_frames(out: &mut Out, folder: &LedgerFolder, args: &InspectArgs) -> anyh
             }
             Ok(true)
         })?;
-        exit = exit.worse(judge(*first_seq, &ending));
+        exit = exit.worse(judge(folder, *first_seq, &ending));
     }
     Ok(exit)
 }
 
 /// Says what follows the last frame of a segment where it is no plain end.
-fn judge(first_seq: Seq, ending: &Ending) -> Exit {
-    match ending {
-        Ending::Bad(offset, what) => {
-            warn(format_args!(
-                "{}, byte {offset}: no frame follows: {what}",
-                frames_name(first_seq)
-            ));
-            Exit::Refused
-        }
-        Ending::End | Ending::Zeros(_) | Ending::Stopped => Exit::Done,
+fn judge(folder: &LedgerFolder, first_seq: Seq, ending: &Ending) -> Exit {
+    let Ending::Bad(offset, what) = ending else {
+        return Exit::Done;
+    };
+    let place = format!("{}, byte {offset}", frames_name(first_seq));
+    if folder.segments().last() == Some(&first_seq) {
+        warn(format_args!(
+            "{place}: an unfinished write, or damage (`ledger verify` decides): {what}"
+        ));
+        return Exit::Incomplete;
     }
+    warn(format_args!("{place}: no frame follows: {what}"));
+    Exit::Refused
 }
 
 fn write_row(out: &mut Out, offset: ByteOffset, frame: &Frame<'_>) -> std::io::Result<()> {
@@ -333,7 +336,7 @@ fn show_segments(out: &mut Out, folder: &LedgerFolder, json: bool) -> anyhow::Re
         let mut reader = FrameReader::new(folder.frames(*first_seq)?);
         let bytes = reader.file().len();
         let segment = survey(&mut reader)?;
-        exit = exit.worse(judge(*first_seq, &segment.ending));
+        exit = exit.worse(judge(folder, *first_seq, &segment.ending));
         let is_closed = segment.close.is_some() && segment.last_kind == Some(Kind::Checkpoint);
         let state = if is_closed { "closed" } else { "open" };
         if json {
