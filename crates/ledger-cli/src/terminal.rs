@@ -20,12 +20,17 @@ impl Out {
 
 impl Write for Out {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.0.write(buf)
+        self.0.write(buf).map_err(named)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.0.flush().map_err(named)
     }
+}
+
+/// Says where it happened; the kind stays.
+fn named(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("writing to standard output: {error}"))
 }
 
 /// Whether an error says only that whoever read our output has gone. No other file that a command

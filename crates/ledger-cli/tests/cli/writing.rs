@@ -258,16 +258,21 @@ fn a_roll_back_is_refused_until_it_is_accepted() {
     let bench = Bench::with_ledger();
     let old = bench.trust_line();
     bench.append(&[RUN]);
-    // An old copy of the ledger, restored beside a state folder that has no floor.
-    let state = std::fs::read_dir(bench.path("state/ledger"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap();
-    std::fs::remove_file(state.path().join("floor")).unwrap();
+    // An old copy of the ledger, put in its place.
+    let copy = |from: &str, to: &str| {
+        let copied = std::process::Command::new("cp")
+            .args(["-a", from, to])
+            .current_dir(bench.path(""))
+            .status();
+        assert!(copied.unwrap().success());
+    };
+    copy("audit", "old");
+    bench.append(&[MEMORY]);
+    std::fs::remove_dir_all(bench.path("audit")).unwrap();
+    copy("old", "audit");
     let refused = bench.run(["append", "--ledger", "audit"], MEMORY);
     assert_eq!(refused.code, 3);
-    insta::assert_snapshot!("append without a floor", refused.shown(&bench));
+    insta::assert_snapshot!("append below the floor", refused.shown(&bench));
     let accepted = bench.run(["recover", "audit", "--accept-roll-back"], "");
     assert_eq!(accepted.code, 0);
     insta::assert_snapshot!("recover accept-roll-back", accepted.shown(&bench));
@@ -359,4 +364,48 @@ fn lost_receipts_do_not_lose_records() {
             .out,
     );
     assert_eq!(segments.last().unwrap()["records"], 3000);
+}
+
+#[test]
+fn a_full_output_is_an_error_that_names_it() {
+    let bench = Bench::with_ledger();
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    std::fs::write(bench.path("in.ndjson"), RUN).unwrap();
+    let ended = |args: &[&str]| {
+        let output = bench.command(args).stdout(full()).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, err) = ended(&["append", "--ledger", "audit", "in.ndjson"]);
+    assert!(code == Some(2) && err.contains("standard output"), "{err}");
+    let (code, err) = ended(&["inspect", "audit"]);
+    assert!(code == Some(3) && err.contains("standard output"), "{err}");
+    assert!(
+        bench
+            .run(["read", "audit", "--vault-key", "vault.key"], "")
+            .out
+            .contains("rec_1")
+    );
+}
+
+#[test]
+fn a_copy_without_its_floor_is_refused() {
+    let bench = Bench::with_ledger();
+    let mut states = std::fs::read_dir(bench.path("state/ledger")).unwrap();
+    let state = states.next().unwrap().unwrap().path();
+    std::fs::remove_file(state.join("floor")).unwrap();
+    let refused = bench.run(["append", "--ledger", "audit"], RUN);
+    assert_eq!(refused.code, 3);
+    insta::assert_snapshot!("append without a floor", refused.shown(&bench));
+    // Another state folder holds none of this ledger.
+    let refused = bench.run(["append", "--ledger", "audit", "--state", "elsewhere"], RUN);
+    assert_eq!(refused.code, 3);
+    insta::assert_snapshot!("append without state", refused.shown(&bench));
 }

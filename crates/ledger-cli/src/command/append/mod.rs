@@ -44,6 +44,7 @@ EXAMPLE
 EXIT CODES
   0   every line was appended
   1   some lines were refused, the others appended
+  2   every line was appended, but receipts could not be written
   3   the ledger did not open, or the writer failed: what has no receipt may or may not be in it
   64  the command line was wrong")]
 pub(crate) struct AppendArgs {
@@ -95,9 +96,10 @@ pub(crate) fn run(args: &AppendArgs) -> anyhow::Result<Exit> {
         has_total: len.is_some(),
         appended: 0,
         refused: 0,
+        lost_receipts: false,
     };
     let result = session.run();
-    let (appended, refused) = (session.appended, session.refused);
+    let (appended, refused, lost) = (session.appended, session.refused, session.lost_receipts);
     drop(session);
     let closed = writer.close();
     if let Err(error) = result {
@@ -113,7 +115,7 @@ pub(crate) fn run(args: &AppendArgs) -> anyhow::Result<Exit> {
         ));
         return Ok(Exit::Refused);
     }
-    Ok(Exit::Done)
+    Ok(if lost { Exit::Incomplete } else { Exit::Done })
 }
 
 /// Says what opening had to repair; nothing when there was nothing.
@@ -164,6 +166,8 @@ struct Appending<'w> {
     has_total: bool,
     appended: u64,
     refused: u64,
+    /// Standard output failed otherwise than by being closed.
+    lost_receipts: bool,
 }
 
 impl Appending<'_> {
@@ -302,8 +306,9 @@ impl Appending<'_> {
     fn note(&mut self, result: Option<io::Result<()>>) {
         if let Some(Err(error)) = result {
             if error.kind() != io::ErrorKind::BrokenPipe {
+                self.lost_receipts = true;
                 warn(format_args!(
-                    "receipts cannot be written ({error}); the records are appended all the same"
+                    "{error}: receipts are lost; the records are appended all the same"
                 ));
             }
             self.out = None;
