@@ -668,22 +668,6 @@ impl GenerationBody {
     /// # Errors
     /// [`BodyError`].
     pub fn decode(body: &[u8]) -> Decoded<Self> {
-        let decoded = Self::decode_shape(body)?;
-        if !REASONS.contains(&decoded.reason.as_str()) {
-            return Err(BodyError::Value("reason"));
-        }
-        if decoded.set_aside.is_some() != (decoded.reason == "damage") {
-            return Err(BodyError::Value("set_aside"));
-        }
-        Ok(decoded)
-    }
-
-    /// Decodes a body without asking whether its reason is one of section 7 and `set_aside` fits
-    /// it: for a verifier, which tells a body that cannot be read from one that contradicts.
-    ///
-    /// # Errors
-    /// [`BodyError`].
-    pub fn decode_shape(body: &[u8]) -> Decoded<Self> {
         let mut r = Reader::new(body);
         r.map_of(7)?;
         r.key("floor")?;
@@ -717,6 +701,12 @@ impl GenerationBody {
         r.key("generation")?;
         let generation = Generation(r.uint()?);
         r.finish()?;
+        if !REASONS.contains(&reason.as_str()) {
+            return Err(BodyError::Value("reason"));
+        }
+        if set_aside.is_some() != (reason == "damage") {
+            return Err(BodyError::Value("set_aside"));
+        }
         Ok(Self {
             floor,
             reason,

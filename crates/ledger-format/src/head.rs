@@ -85,43 +85,19 @@ impl HeadPrefix {
         Ok((prefix, r.position()))
     }
 
-    /// The frame length that a head prefix gives whose check fits although a value in it is not
-    /// allowed: such a frame can be passed over, not read. None for any other bytes.
-    #[must_use]
-    pub fn passable(bytes: &[u8]) -> Option<u32> {
-        let mut r = Reader::new(bytes);
-        let items = r.array().ok()?;
-        if items != RECORD_ITEMS && items != CONTROL_ITEMS {
-            return None;
-        }
-        let head: &[u8; 8] = r.array_bytes().ok()?;
-        let (seq, kind) = (r.uint().ok()?, u8::try_from(r.uint().ok()?).ok()?);
-        r.array_of(2).ok()?;
-        let index = u32::try_from(r.uint().ok()?).ok()?;
-        let count = u32::try_from(r.uint().ok()?).ok()?;
-        let frame_len = be32(head);
-        let good = frame_len >= FRAME_LEN_MIN
-            && *head == head_item(frame_len, seq, kind, WriteNumbers { index, count });
-        good.then_some(frame_len)
-    }
-
     /// The 8 bytes of the item `head`.
     #[must_use]
     pub fn head(&self) -> [u8; 8] {
-        head_item(self.frame_len, self.seq.0, self.kind.number(), self.write)
+        let mut input = [0; 21];
+        input[..4].copy_from_slice(&self.frame_len.to_be_bytes());
+        input[4..12].copy_from_slice(&self.seq.0.to_be_bytes());
+        input[12] = self.kind.number();
+        input[13..17].copy_from_slice(&self.write.index.to_be_bytes());
+        input[17..].copy_from_slice(&self.write.count.to_be_bytes());
+        let [a, b, c, d, ..] = derive(Context::Head, &input);
+        let [l0, l1, l2, l3] = self.frame_len.to_be_bytes();
+        [l0, l1, l2, l3, a, b, c, d]
     }
-}
-
-fn head_item(frame_len: u32, seq: u64, kind: u8, write: WriteNumbers) -> [u8; 8] {
-    let mut input = [0; 21];
-    input[..4].copy_from_slice(&frame_len.to_be_bytes());
-    input[4..12].copy_from_slice(&seq.to_be_bytes());
-    input[12] = kind;
-    input[13..17].copy_from_slice(&write.index.to_be_bytes());
-    input[17..].copy_from_slice(&write.count.to_be_bytes());
-    let [a, b, c, d, ..] = derive(Context::Head, &input);
-    let [l0, l1, l2, l3] = frame_len.to_be_bytes();
-    [l0, l1, l2, l3, a, b, c, d]
 }
 
 fn be32(head: &[u8; 8]) -> u32 {
@@ -194,24 +170,6 @@ mod tests {
             );
             assert!(can_begin_head(&good[..n]));
         }
-    }
-
-    #[test]
-    fn a_good_check_over_values_not_allowed_is_passable() {
-        let mut bytes = Vec::new();
-        let write = WriteNumbers { index: 3, count: 3 };
-        Encoder::new(&mut bytes)
-            .array(8)
-            .bytes(&head_item(900, 7, 12, write))
-            .uint(7)
-            .uint(12)
-            .array(2)
-            .uint(3)
-            .uint(3);
-        assert!(HeadPrefix::parse(&bytes).is_err());
-        assert_eq!(HeadPrefix::passable(&bytes), Some(900));
-        bytes[4] ^= 1;
-        assert_eq!(HeadPrefix::passable(&bytes), None);
     }
 
     #[test]

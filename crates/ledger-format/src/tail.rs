@@ -211,7 +211,7 @@ impl<'s, S: ReadAt + ?Sized> Window<'s, S> {
                 continue;
             };
             at += step as u64;
-            if let Some((prefix, link_good)) = self.candidate(at, start, &mut budget)? {
+            if let Some((prefix, link_good)) = self.candidate(at, &mut budget)? {
                 if budget == 0 {
                     return Ok(Foreign::TooMany);
                 }
@@ -226,12 +226,7 @@ impl<'s, S: ReadAt + ?Sized> Window<'s, S> {
     }
 
     /// A frame with good head and structure at `at`, and whether its link checks.
-    fn candidate(
-        &mut self,
-        at: u64,
-        start: TailStart,
-        budget: &mut u64,
-    ) -> io::Result<Option<(HeadPrefix, bool)>> {
+    fn candidate(&mut self, at: u64, budget: &mut u64) -> io::Result<Option<(HeadPrefix, bool)>> {
         let lead = if at >= 32 { 32 } else { 0 };
         let part = self.slice(at - lead, lead + HEAD_PREFIX_LEN_MAX as u64)?;
         let Some(Ok((prefix, _))) = part.get(lead as usize..).map(HeadPrefix::parse) else {
@@ -247,14 +242,12 @@ impl<'s, S: ReadAt + ?Sized> Window<'s, S> {
         };
         *budget = budget.saturating_sub(u64::from(prefix.frame_len));
         let predecessor = if at == crate::FRAMES_MAGIC.len() as u64 {
-            first_predecessor(&frame).unwrap_or(start.link)
+            first_predecessor(&frame)
         } else {
-            Link(before.try_into().unwrap_or([0; 32]))
+            Some(Link(before.try_into().unwrap_or([0; 32])))
         };
-        Ok(Some((
-            prefix,
-            frame.compute_link(&predecessor) == frame.link,
-        )))
+        let link_good = predecessor.is_some_and(|p| frame.compute_link(&p) == frame.link);
+        Ok(Some((prefix, link_good)))
     }
 
     /// Step 3: walks the next write.
@@ -295,7 +288,7 @@ impl<'s, S: ReadAt + ?Sized> Window<'s, S> {
                 return Ok(Walk::Torn);
             }
             let mut unlimited = u64::MAX;
-            damaged |= !matches!(self.candidate(p, start, &mut unlimited)?, Some((_, true)));
+            damaged |= !matches!(self.candidate(p, &mut unlimited)?, Some((_, true)));
             p = end;
             index += 1;
             if index == prefix.write.count {

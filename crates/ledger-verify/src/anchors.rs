@@ -2,18 +2,15 @@
 //!
 //! Here they are read and bounded; `conclude` holds them against the chain.
 
-use crate::state::{Promise, Rules};
+use crate::state::{Promise, RECEIPT_ORIGINS_MAX, Rules};
 use ledger_format::{
-    AppendReceipt, Checkpoint, CheckpointError, Origin, OriginError, ReceiptError, VerifierKey,
-    VerifierKeyError,
+    AppendReceipt, Checkpoint, Origin, OriginError, ReceiptError, VerifierKey, VerifierKeyError,
 };
 use std::io::{self, BufRead, Read};
 use thiserror::Error;
 
 /// More receipts than this are refused: each holds 48 bytes.
 const RECEIPTS_MAX: usize = 10_000_000;
-/// Receipts of more ledgers than this in one file are refused.
-const RECEIPT_LEDGERS_MAX: usize = 16;
 /// A receipt line is shorter.
 const RECEIPT_LINE_MAX: u64 = 8193;
 
@@ -26,14 +23,6 @@ pub enum AnchorError {
     /// A verifier key whose name is no ledger's origin.
     #[error("the trust line names no ledger: {0}")]
     Origin(#[from] OriginError),
-    /// Not a checkpoint.
-    #[error("{source_name} is no checkpoint: {error}")]
-    Checkpoint {
-        /// Which file.
-        source_name: String,
-        /// Why.
-        error: CheckpointError,
-    },
     /// Not a receipt.
     #[error("line {line} is no receipt: {error}")]
     Receipt {
@@ -54,7 +43,7 @@ pub enum AnchorError {
     #[error("more than {RECEIPTS_MAX} receipts: split the file")]
     TooMany,
     /// Receipts of many ledgers in one file.
-    #[error("receipts of more than {RECEIPT_LEDGERS_MAX} ledgers or generations: split the file")]
+    #[error("receipts of more than {RECEIPT_ORIGINS_MAX} ledgers or generations: split the file")]
     TooManyLedgers,
     /// Reading failed.
     #[error(transparent)]
@@ -95,23 +84,19 @@ pub struct OutsideCheckpoint {
     pub source: String,
     /// The note.
     pub note: Vec<u8>,
-    /// Number of frames it covers.
+    /// Number of frames it covers; 0 when it is no checkpoint, which is a finding.
     pub size: u64,
 }
 
 impl OutsideCheckpoint {
-    /// Reads a checkpoint; its signature is checked later, against the chain's key.
-    ///
-    /// # Errors
-    /// [`AnchorError::Checkpoint`].
-    pub fn parse(note: Vec<u8>, source: impl Into<String>) -> Result<Self, AnchorError> {
-        let source = source.into();
-        match Checkpoint::parse(&note).map(|c| c.size) {
-            Ok(size) => Ok(Self { source, note, size }),
-            Err(error) => Err(AnchorError::Checkpoint {
-                source_name: source,
-                error,
-            }),
+    /// Takes a note as it is: what it is worth is judged against the chain.
+    #[must_use]
+    pub fn new(note: Vec<u8>, source: impl Into<String>) -> Self {
+        let size = Checkpoint::parse(&note).map_or(0, |c| c.size);
+        Self {
+            source: source.into(),
+            note,
+            size,
         }
     }
 }
@@ -120,8 +105,8 @@ impl OutsideCheckpoint {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Receipts {
     pub(crate) promises: Vec<Promise>,
-    /// Each origin that a receipt names, with the first seq it names it for.
-    pub(crate) origins: Vec<(Origin, u64)>,
+    /// Each origin that a receipt names.
+    pub(crate) origins: Vec<Origin>,
 }
 
 impl Receipts {
@@ -164,17 +149,19 @@ impl Receipts {
         if self.promises.len() >= RECEIPTS_MAX {
             return Err(AnchorError::TooMany);
         }
+        let known = self.origins.iter().position(|known| *known == origin);
+        let index = known.unwrap_or(self.origins.len());
+        if known.is_none() {
+            if index >= RECEIPT_ORIGINS_MAX {
+                return Err(AnchorError::TooManyLedgers);
+            }
+            self.origins.push(origin);
+        }
         self.promises.push(Promise {
             seq: receipt.seq.0,
             link: receipt.link,
-            generation: origin.generation().0,
+            origin: index,
         });
-        if !self.origins.iter().any(|(known, _)| *known == origin) {
-            if self.origins.len() >= RECEIPT_LEDGERS_MAX {
-                return Err(AnchorError::TooManyLedgers);
-            }
-            self.origins.push((origin, receipt.seq.0));
-        }
         Ok(())
     }
 
@@ -214,7 +201,6 @@ impl Anchors {
             covered_to: newest.max(sizes.last().copied().unwrap_or(0)),
             sizes,
             promises,
-            name: self.trust.as_ref().map(|t| t.origin.name().to_owned()),
             quick,
         }
     }

@@ -5,7 +5,7 @@ use crate::code::{Class, Code};
 use crate::files::{SegmentBytes, SegmentFile};
 use crate::finding::Finding;
 use crate::judge::{Ended, Judge};
-use crate::state::{Carry, GoodCheckpoint, Outcome, Previous, Rules};
+use crate::state::{Carry, GoodCheckpoint, Outcome, Previous, Rules, keep_all};
 use crate::walk::{FIRST_FRAME, Walked, walk};
 use ledger_format::{ByteOffset, Seq, Tail, classify_tail};
 use std::io;
@@ -254,9 +254,9 @@ impl<'r> Chain<'r> {
                 total.identities.push(identity);
             }
         }
-        total.name = out.name.or(total.name.take());
+        total.name = total.name.take().or(out.name);
         total.roots.extend(out.roots);
-        total.promises_kept = total.promises_kept.saturating_add(out.promises_kept);
+        keep_all(&mut total.promises_kept, &out.promises_kept);
         total.promises_broken.append(out.promises_broken);
         total.first_seq = total
             .first_seq

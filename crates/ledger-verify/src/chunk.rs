@@ -5,7 +5,7 @@
 //! each other.
 
 use crate::judge::{Irregular, Signed};
-use crate::state::{Clock, Rules};
+use crate::state::{Clock, RECEIPT_ORIGINS_MAX, Rules, keep};
 use ledger_format::{
     Checkpoint, CompactRange, Frame, HeadPrefix, Kind, Link, SegmentOpen, Seq, WriteNumbers,
     decode_checkpoint_body, leaf_hash, link_in_place,
@@ -59,7 +59,7 @@ pub(crate) struct ChunkReport {
     pub(crate) last: Option<(Seq, WriteNumbers, Link)>,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) clock: Clock,
-    pub(crate) promises_kept: u64,
+    pub(crate) promises_kept: [u64; RECEIPT_ORIGINS_MAX],
     pub(crate) promises_broken: Vec<u64>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn check(chunk: &Chunk, rules: &Rules) -> Result<ChunkReport, Irregul
         last: None,
         pieces: Vec::new(),
         clock: Clock::default(),
-        promises_kept: 0,
+        promises_kept: [0; RECEIPT_ORIGINS_MAX],
         promises_broken: Vec::new(),
     };
     let mut work = Work {
@@ -259,7 +259,7 @@ impl Work<'_> {
     fn promises(&mut self, seq: Seq, link: &Link) {
         for promise in self.rules.promises_in(seq.0, seq.next().0) {
             if promise.link == *link {
-                self.report.promises_kept = self.report.promises_kept.saturating_add(1);
+                keep(&mut self.report.promises_kept, promise);
             } else {
                 self.report.promises_broken.push(seq.0);
             }

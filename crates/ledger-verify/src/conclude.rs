@@ -4,10 +4,10 @@
 use crate::anchors::{Anchors, OutsideCheckpoint};
 use crate::chain::Chain;
 use crate::code::Code;
-use crate::finding::Finding;
+use crate::finding::{FINDINGS_LISTED_MAX, Finding};
 use crate::report::{HeldCheckpoint, ReceiptsReport};
-use crate::state::{GoodCheckpoint, Rules};
-use ledger_format::{ByteOffset, Checkpoint, Generation, LedgerId, Origin, Seq};
+use crate::state::{GenerationSeen, GoodCheckpoint, Promise, Rules};
+use ledger_format::{ByteOffset, Checkpoint, Generation, Origin, Seq};
 
 /// What is asked of the conclusion beside the anchors.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +35,6 @@ pub(crate) struct Conclusion {
 
 struct Facts<'c, 'r> {
     chain: &'c Chain<'r>,
-    ledger_id: Option<LedgerId>,
     last_segment: Seq,
     /// Frames in the chain, when its end could be read.
     size: Option<u64>,
@@ -46,16 +45,18 @@ impl Facts<'_, '_> {
         Finding::new(code, self.last_segment, Seq(at), ByteOffset(0))
     }
 
-    fn log_key(&self, generation: Generation) -> Option<[u8; 32]> {
-        let known = &self.chain.total.identities;
-        let found = known.iter().find(|i| i.generation == generation);
-        found.map(|i| i.log_key)
+    /// The log key of one of the chain's origins; None for every other origin.
+    fn log_key(&self, origin: &Origin) -> Option<[u8; 32]> {
+        let named = self.chain.total.name.as_deref() == Some(origin.name());
+        let mut known = self.chain.total.identities.iter();
+        let found =
+            known.find(|i| i.generation == origin.generation() && origin.names(&i.ledger_id));
+        found.filter(|_| named).map(|i| i.log_key)
     }
 
-    fn is_this_ledger(&self, origin: &Origin) -> bool {
-        let name = self.chain.total.name.as_ref();
-        self.ledger_id.is_some_and(|id| origin.names(&id))
-            && name.is_none_or(|n| n == origin.name())
+    /// Nothing could be read that says whose chain this is.
+    fn is_nameless(&self) -> bool {
+        self.chain.total.identities.is_empty() || self.chain.total.name.is_none()
     }
 }
 
@@ -68,7 +69,6 @@ pub(crate) fn conclude(
 ) -> Conclusion {
     let facts = Facts {
         chain,
-        ledger_id: chain.total.identities.first().map(|i| i.ledger_id),
         last_segment: chain.segments.last().map_or(Seq(0), |s| s.first),
         size: chain
             .total
@@ -88,7 +88,7 @@ pub(crate) fn conclude(
     if anchors.trust.is_none() {
         pinned = pinned.max(promised);
     }
-    coverage(&facts, pinned, limits, &mut out);
+    coverage(&facts, pinned, anchors, limits, &mut out);
     out
 }
 
@@ -102,8 +102,8 @@ fn trust(
     let line = anchors.trust.as_ref()?;
     let wanted = line.origin.generation();
     let identities = &facts.chain.total.identities;
-    // Without any identity nothing can be compared, and the findings say why.
-    if identities.is_empty() {
+    if facts.is_nameless() {
+        out.not_compared.push("the trust line".to_owned());
         return None;
     }
     let name = facts.chain.total.name.as_ref();
@@ -149,13 +149,30 @@ fn hold(
     checkpoint: &OutsideCheckpoint,
     out: &mut Conclusion,
 ) -> Option<Generation> {
-    let parsed = Checkpoint::parse(&checkpoint.note).ok()?;
+    let size = checkpoint.size;
+    let parsed = match Checkpoint::parse(&checkpoint.note) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            out.held
+                .push(as_held(checkpoint, Code::AnchorSignature.name()));
+            let detail = format!("{}: {error}", checkpoint.source);
+            let finding = facts.anchor(Code::AnchorSignature, 0).saying(detail);
+            out.findings.push(finding);
+            return None;
+        }
+    };
+    if facts.is_nameless() {
+        out.held.push(as_held(checkpoint, "not_compared"));
+        let text = format!("checkpoint {}", checkpoint.source);
+        out.not_compared.push(text);
+        return None;
+    }
     let origin = &parsed.origin;
-    let size = parsed.size;
-    let verifies = facts.is_this_ledger(origin)
-        && facts
-            .log_key(origin.generation())
-            .is_some_and(|key| parsed.verify_standalone(&origin.log_verifier(key)).is_ok());
+    let key = facts.log_key(origin);
+    let verifies = key.is_some_and(|key| {
+        let log = origin.log_verifier(key);
+        parsed.verify_standalone(&log).is_ok()
+    });
     let root = facts.chain.total.roots.iter().find(|(s, _)| *s == size);
     let result = if !verifies {
         let finding = facts.anchor(Code::AnchorSignature, size);
@@ -191,95 +208,82 @@ fn hold(
         out.not_compared.push(text);
         "not_compared"
     };
-    out.held.push(HeldCheckpoint {
-        source: checkpoint.source.clone(),
-        size,
-        result,
-    });
+    out.held.push(as_held(checkpoint, result));
     (result == "unchanged").then(|| origin.generation())
 }
 
-/// The receipts; the newest generation of those that were kept.
+fn as_held(checkpoint: &OutsideCheckpoint, result: &'static str) -> HeldCheckpoint {
+    HeldCheckpoint {
+        source: checkpoint.source.clone(),
+        size: checkpoint.size,
+        result,
+    }
+}
+
+/// The receipts; the newest generation of those that agree.
 fn receipts(
     facts: &Facts<'_, '_>,
     anchors: &Anchors,
     rules: &Rules,
     out: &mut Conclusion,
 ) -> Option<Generation> {
-    let total = &facts.chain.total;
     let given = rules.promises.len() as u64;
-    let mut broken = total.promises_broken.listed.clone();
-    for (origin, seq) in &anchors.receipts.origins {
-        if facts.ledger_id.is_some() && !facts.is_this_ledger(origin) {
-            broken.push(*seq);
+    out.receipts.given = given;
+    if given == 0 {
+        return None;
+    }
+    let mut compared = 0_u64;
+    let mut agrees = None;
+    if !facts.is_nameless() {
+        let total = &facts.chain.total;
+        let end = facts.size.unwrap_or(u64::MAX);
+        let origins = &anchors.receipts.origins;
+        let known: Vec<bool> = origins.iter().map(|o| facts.log_key(o).is_some()).collect();
+        let foreign = |p: &&Promise| known.get(p.origin) != Some(&true);
+        let mut broken = total.promises_broken.listed.clone();
+        let strangers = rules.promises_in(0, end).iter().filter(foreign);
+        broken.extend(strangers.map(|p| p.seq).take(FINDINGS_LISTED_MAX));
+        broken.sort_unstable();
+        broken.dedup();
+        for seq in &broken {
+            out.findings.push(facts.anchor(Code::ReceiptMismatch, *seq));
         }
+        let absent = rules.promises_in(end, u64::MAX);
+        for promise in absent.iter().take(FINDINGS_LISTED_MAX) {
+            let finding = facts.anchor(Code::ReceiptAbsent, promise.seq);
+            out.findings.push(finding);
+        }
+        for ((origin, known), kept) in origins.iter().zip(&known).zip(total.promises_kept) {
+            if *known && kept > 0 {
+                out.receipts.kept = out.receipts.kept.saturating_add(kept);
+                agrees = agrees.max(Some(origin.generation()));
+            }
+        }
+        compared = out
+            .receipts
+            .kept
+            .saturating_add(broken.len() as u64)
+            .saturating_add(total.promises_broken.more)
+            .saturating_add(absent.len() as u64);
     }
-    broken.sort_unstable();
-    broken.dedup();
-    let end = facts.size.unwrap_or(u64::MAX);
-    for seq in broken.iter().filter(|seq| **seq < end) {
-        out.findings.push(facts.anchor(Code::ReceiptMismatch, *seq));
-    }
-    let absent = rules.promises_in(end, u64::MAX);
-    for promise in absent.iter().take(crate::finding::FINDINGS_LISTED_MAX) {
-        out.findings
-            .push(facts.anchor(Code::ReceiptAbsent, promise.seq));
-    }
-    let compared = total
-        .promises_kept
-        .saturating_add(total.promises_broken.total())
-        .saturating_add(absent.len() as u64);
-    out.receipts = ReceiptsReport {
-        given,
-        kept: total.promises_kept,
-        not_compared: given.saturating_sub(compared),
-    };
+    out.receipts.not_compared = given.saturating_sub(compared);
     if out.receipts.not_compared > 0 {
         let text = format!("{} receipts", out.receipts.not_compared);
         out.not_compared.push(text);
     }
-    if total.promises_kept == 0 {
-        return None;
-    }
-    out.anchored = true;
-    let kept = rules.promises_in(0, end);
-    kept.iter().map(|p| Generation(p.generation)).max()
+    out.anchored |= agrees.is_some();
+    agrees
 }
 
 /// How far the pin reaches: generations followed, newest checkpoint, age.
 fn coverage(
     facts: &Facts<'_, '_>,
     pinned: Option<Generation>,
+    anchors: &Anchors,
     limits: Limits,
     out: &mut Conclusion,
 ) {
-    let mut reaches = pinned;
-    if let Some(pin) = pinned {
-        let mut current = pin;
-        for seen in facts
-            .chain
-            .total
-            .generations
-            .iter()
-            .filter(|g| g.number > pin)
-        {
-            let follows = current.0.checked_add(1) == Some(seen.number.0);
-            if follows && seen.planned && seen.covered {
-                current = seen.number;
-                continue;
-            }
-            let finding = Finding::new(
-                Code::GenerationUncovered,
-                seen.segment,
-                seen.seq,
-                seen.offset,
-            );
-            let text = format!("generation {}, reason {}", seen.number, seen.reason);
-            out.findings.push(finding.saying(text));
-            break;
-        }
-        reaches = Some(current);
-    }
+    let reaches = pinned.map(|pin| followed(facts, pin, anchors, limits, out));
     out.reaches = reaches;
     let covering = facts.chain.newest.iter();
     out.newest = covering
@@ -296,4 +300,42 @@ fn coverage(
         out.findings
             .push(finding.saying(format!("signed {}", newest.time.to_rfc3339())));
     }
+}
+
+/// The last generation that `pin` vouches for.
+fn followed(
+    facts: &Facts<'_, '_>,
+    pin: Generation,
+    anchors: &Anchors,
+    limits: Limits,
+    out: &mut Conclusion,
+) -> Generation {
+    let seen = &facts.chain.total.generations;
+    let uncovered = |g: &GenerationSeen| {
+        let finding = Finding::new(Code::GenerationUncovered, g.segment, g.seq, g.offset);
+        finding.saying(format!("generation {}, reason {}", g.number, g.reason))
+    };
+    let signed = facts.chain.newest.iter().any(|c| c.generation == pin);
+    if anchors.trust.is_some() && pin.0 != 0 && !signed && !limits.partial {
+        let began = seen.iter().find(|g| g.number == pin);
+        out.findings.extend(began.map(uncovered));
+        return pin;
+    }
+    let mut current = pin;
+    for generation in seen.iter().filter(|g| g.number > pin) {
+        let next = current.0.checked_add(1) == Some(generation.number.0);
+        if next && generation.covered {
+            current = generation.number;
+        } else if !generation.planned || opened_under(facts, generation) {
+            out.findings.push(uncovered(generation));
+            break;
+        }
+    }
+    current
+}
+
+/// Whether a segment behind a planned generation opens under it.
+fn opened_under(facts: &Facts<'_, '_>, generation: &GenerationSeen) -> bool {
+    let segments = facts.chain.segments.iter();
+    segments.into_iter().any(|s| s.first > generation.segment)
 }

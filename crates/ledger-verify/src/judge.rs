@@ -7,7 +7,7 @@
 
 use crate::code::Code;
 use crate::finding::Finding;
-use crate::state::{Carry, Clock, Keys, Outcome, Previous, Rules};
+use crate::state::{Carry, Clock, Keys, Outcome, Previous, Rules, keep};
 use ledger_format::{
     ByteOffset, CompactRange, Frame, Frontier, GenerationBody, Hash, Kind, Link, SegmentOpen, Seq,
     leaf_hash,
@@ -25,8 +25,8 @@ pub(crate) struct Item<'f> {
     pub(crate) predecessor: Option<Link>,
     /// A result of a worker: both signatures of this checkpoint under these keys.
     pub(crate) signed: Option<Signed>,
-    /// Its link was found not to check.
-    pub(crate) altered: bool,
+    /// Its link checks; a frame that is not sound gives no state.
+    pub(crate) sound: bool,
 }
 
 /// Both signatures of a checkpoint, checked ahead under the keys that the segment claims.
@@ -63,15 +63,24 @@ pub(crate) struct Judge<'r> {
     pub(crate) stage: Stage,
     pub(crate) before: Option<Kind>,
     last_two: [Option<Kind>; 2],
-    /// segment_open and its link, when nothing is wrong with it.
-    pub(crate) open: Option<(SegmentOpen, Link)>,
-    /// segment_open says that an unplanned generation follows in its write.
+    /// segment_open, when nothing is wrong with it.
+    pub(crate) open: Option<SegmentOpen>,
+    /// Its link, when it gave state.
+    pub(crate) open_link: Option<Link>,
+    /// The file begins with an unplanned open: a generation frame follows in its write.
     pub(crate) generation_due: bool,
     pub(crate) generation_seen: bool,
+    /// A generation frame with a finding: what it said is not known.
+    generation_lost: bool,
+    /// Something could not be read, or did not continue into what follows.
+    jumped: bool,
+    /// A frame was found altered.
+    altered: bool,
     pub(crate) planned: Option<GenerationBody>,
     pub(crate) close_key: Option<[u8; 32]>,
     /// The second frame can be read as an unplanned generation.
     pub(crate) opens_generation: bool,
+    frames: u64,
 }
 
 /// How the frames of a segment ended.
@@ -81,6 +90,8 @@ pub(crate) struct Ended {
     pub(crate) next: Seq,
     /// A stop of steps 3.2 or 3.3, or of the magic, or a misnamed file: all state is unknown behind.
     pub(crate) stopped: bool,
+    /// The file ended in something that could not be read, but could be passed over.
+    pub(crate) jump: bool,
     pub(crate) link: Option<Link>,
     pub(crate) computed: Option<Link>,
 }
@@ -103,8 +114,13 @@ impl<'r> Judge<'r> {
             before: None,
             last_two: [None; 2],
             open: None,
+            open_link: None,
             generation_due: false,
             generation_seen: false,
+            generation_lost: false,
+            jumped: false,
+            altered: false,
+            frames: 0,
             planned: None,
             close_key: None,
             opens_generation: false,
@@ -117,6 +133,11 @@ impl<'r> Judge<'r> {
     pub(crate) fn forget(&mut self) {
         self.start = Carry::unknown(self.start.previous);
         self.keys = Keys::default();
+        self.lose_tree();
+    }
+
+    /// The tree is unknown to the end of the segment.
+    pub(crate) fn lose_tree(&mut self) {
         self.tree = None;
         self.tree_lost = true;
     }
@@ -150,7 +171,13 @@ impl<'r> Judge<'r> {
         }
     }
 
+    /// Whether the frame that is looked at is the second of the file.
+    pub(crate) const fn at_second(&self) -> bool {
+        self.frames == 1
+    }
+
     fn saw(&mut self, kind: Kind) {
+        self.frames = self.frames.saturating_add(1);
         self.last_two = [self.last_two[1], Some(kind)];
         self.before = Some(kind);
     }
@@ -185,10 +212,11 @@ impl<'r> Judge<'r> {
             return;
         }
         if item.jump {
-            self.tree = None;
-            self.tree_lost = true;
+            self.lose_tree();
+            self.jumped = true;
             self.before = None;
         }
+        self.altered |= !item.sound && !item.jump;
         let kind = item.frame.prefix.kind;
         let root = match (&self.tree, kind) {
             (Some(tree), Kind::Checkpoint) => Some((tree.root(), tree.hashes())),
@@ -197,8 +225,14 @@ impl<'r> Judge<'r> {
         self.grow(leaf_hash(&item.frame.link));
         self.count(kind);
         self.order(item);
+        if item.first && kind == Kind::SegmentOpen {
+            self.generation_due = self.segment.0 != 0 && item.frame.prefix.write.count == 2;
+        }
         if item.frame.control().is_some() {
+            let before = self.out.findings.total();
             self.body(item, root);
+            let found = !item.sound || self.out.findings.total() > before;
+            self.generation_lost |= kind == Kind::Generation && found;
         }
         self.advance_stage(kind);
         self.saw(kind);
@@ -271,7 +305,7 @@ impl<'r> Judge<'r> {
     pub(crate) fn compare_promise(&mut self, seq: Seq, link: &Link) {
         for promise in self.rules.promises_in(seq.0, seq.0.saturating_add(1)) {
             if promise.link == *link {
-                self.out.promises_kept = self.out.promises_kept.saturating_add(1);
+                keep(&mut self.out.promises_kept, promise);
             } else {
                 self.out.promises_broken.push(seq.0);
             }
@@ -285,58 +319,47 @@ impl<'r> Judge<'r> {
 
     /// Step 6: what the next segment starts from.
     pub(crate) fn finish(mut self, ended: Ended) -> (Outcome, Carry, bool) {
-        self.compare_generations(ended.next);
-        let flawed = self
-            .out
-            .findings
-            .listed
-            .iter()
-            .any(|f| f.class == crate::code::Class::Violation);
         let previous = Previous {
             first: self.segment,
             len: ended.len,
             closed: self.looks_closed(),
-            flawed,
         };
         let newest_size = self.out.newest.as_ref().map_or(0, |c| c.size);
         for generation in &mut self.out.generations {
             generation.covered = generation.planned && newest_size > generation.seq.0;
         }
-        let opens_generation = self.opens_generation;
+        let generation_follows = self.opens_generation;
         if ended.stopped {
             let carry = Carry::unknown(Some(previous));
-            return (self.out, carry, opens_generation);
+            return (self.out, carry, generation_follows);
         }
         self.out.next_seq = Some(ended.next);
+        let jumped = self.jumped || ended.jump;
         let mut keys = self.keys;
         keys.epoch_key = self.close_key;
         if let Some(planned) = self.planned {
             keys.generation = Some(planned.generation);
             keys.log_key = Some(planned.log_key);
             keys.epoch_key = keys.epoch_key.or(Some(planned.epoch_key));
+        } else if jumped || self.generation_lost {
+            // What was lost may have been a generation frame.
+            keys.generation = None;
+            keys.log_key = None;
+        }
+        if jumped && self.last_two[1] != Some(Kind::Checkpoint) {
+            keys.note = None;
+        }
+        if self.altered || keys.note.is_none() {
+            keys.note_frontier = None;
         }
         let carry = Carry {
             next: Some(ended.next),
             link: ended.link,
             computed: ended.computed,
-            tree: self.tree,
+            tree: self.tree.filter(|_| !self.altered && !jumped),
             keys,
             previous: Some(previous),
         };
-        (self.out, carry, opens_generation)
-    }
-
-    /// A receipt names the generation it was made in; so does the segment.
-    fn compare_generations(&mut self, next: Seq) {
-        let Some(generation) = self.keys.generation else {
-            return;
-        };
-        for promise in self.rules.promises_in(self.segment.0, next.0) {
-            let known = self.out.promises_broken.listed.contains(&promise.seq);
-            if promise.generation != generation.0 && !known {
-                self.out.promises_broken.push(promise.seq);
-                self.out.promises_kept = self.out.promises_kept.saturating_sub(1);
-            }
-        }
+        (self.out, carry, generation_follows)
     }
 }

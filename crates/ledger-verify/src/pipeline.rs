@@ -8,6 +8,7 @@ use crate::chunk::{ChunkReport, Piece, check};
 use crate::files::SegmentFile;
 use crate::judge::{Ended, Irregular, Item, Judge};
 use crate::reader::{ChunkReader, Task};
+use crate::state::keep_all;
 use ledger_format::{ByteOffset, Frame, Link, Seq, WriteNumbers};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -208,7 +209,7 @@ impl<'r> Segment<'r> {
             self.piece(piece)?;
         }
         let out = &mut self.judge.out;
-        out.promises_kept = out.promises_kept.saturating_add(report.promises_kept);
+        keep_all(&mut out.promises_kept, &report.promises_kept);
         for seq in report.promises_broken {
             out.promises_broken.push(seq);
         }
@@ -244,7 +245,7 @@ impl<'r> Segment<'r> {
             jump: false,
             predecessor: Some(control.predecessor),
             signed: control.signed,
-            altered: false,
+            sound: true,
         });
         if self.judge.out.halt {
             Err(Irregular)
@@ -259,6 +260,7 @@ impl<'r> Segment<'r> {
             len,
             next: Seq(self.next),
             stopped: false,
+            jump: false,
             link: self.link,
             computed: None,
         };

@@ -7,12 +7,16 @@ use ledger_format::{
     ByteOffset, Frontier, Generation, Hash, LedgerId, Link, OutsideCover, Seq, UnixMillis,
 };
 
-/// A promise from outside: this frame has this link, appended in this generation.
+/// Receipts of more ledgers and generations than this in one file are refused.
+pub(crate) const RECEIPT_ORIGINS_MAX: usize = 16;
+
+/// A promise from outside: this frame has this link, under this origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Promise {
     pub(crate) seq: u64,
     pub(crate) link: Link,
-    pub(crate) generation: u64,
+    /// Which of the origins that the receipts name.
+    pub(crate) origin: usize,
 }
 
 /// What the walk needs to know of anchors and options before it starts.
@@ -24,10 +28,22 @@ pub(crate) struct Rules {
     pub(crate) promises: Vec<Promise>,
     /// Greatest size or seq + 1 that anything from outside vouches for.
     pub(crate) covered_to: u64,
-    /// NAME and short ledger id from a trust line: what a chain without genesis is called.
-    pub(crate) name: Option<String>,
     /// Only heads, control frames and borders are looked at.
     pub(crate) quick: bool,
+}
+
+/// Counts one promise in its place.
+pub(crate) fn keep(kept: &mut [u64; RECEIPT_ORIGINS_MAX], promise: &Promise) {
+    if let Some(count) = kept.get_mut(promise.origin) {
+        *count = count.saturating_add(1);
+    }
+}
+
+/// Adds counts up.
+pub(crate) fn keep_all(kept: &mut [u64; RECEIPT_ORIGINS_MAX], more: &[u64; RECEIPT_ORIGINS_MAX]) {
+    for (count, more) in kept.iter_mut().zip(more) {
+        *count = count.saturating_add(*more);
+    }
 }
 
 impl Rules {
@@ -71,8 +87,6 @@ pub(crate) struct Previous {
     pub(crate) len: u64,
     /// Its last two readable frames are segment_close and a checkpoint.
     pub(crate) closed: bool,
-    /// It has a violation of its own: mismatches at the border follow from it.
-    pub(crate) flawed: bool,
 }
 
 /// State at a segment border.
@@ -208,7 +222,8 @@ pub(crate) struct Outcome {
     pub(crate) identities: Vec<Identity>,
     pub(crate) name: Option<String>,
     pub(crate) roots: Vec<(u64, Hash)>,
-    pub(crate) promises_kept: u64,
+    /// Receipts that agree, by the origin they name.
+    pub(crate) promises_kept: [u64; RECEIPT_ORIGINS_MAX],
     pub(crate) promises_broken: Bounded<u64>,
     /// The first and the next seq, where known.
     pub(crate) first_seq: Option<Seq>,

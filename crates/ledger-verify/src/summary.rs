@@ -259,7 +259,7 @@ fn sentence(m: &Material<'_, '_>, report: &Report) -> String {
                 "No sign of change. The last {} bytes are the start of a write that was never completed.",
                 f.end.unwrap_or(0).saturating_sub(f.place.offset.0)
             ),
-            Some(f) => format!("No sign of change, but: {}", first_sentence(f.code.explanation())),
+            Some(f) => format!("No sign of change. {}", first_sentence(f.code.explanation())),
             None => String::new(),
         },
         Verdict::CouldNotJudge => match m.findings.iter().find(|f| f.class == Class::CouldNotJudge) {
@@ -295,6 +295,10 @@ fn first_sentence(text: &str) -> String {
     }
 }
 
+fn has(report: &Report, code: Code) -> bool {
+    report.findings.iter().any(|f| f.code == code)
+}
+
 fn next_steps(report: &Report) -> Vec<String> {
     let steps: &[&str] = match report.verdict {
         Verdict::Violation => &[
@@ -302,6 +306,12 @@ fn next_steps(report: &Report) -> Vec<String> {
             "rule out a bad copy:  ledger-verify DIR --compare OTHER_COPY   names the first frame that differs",
             "record it:            --report violation.html   (SHA-256 of all files read, tool version, this text)",
         ],
+        Verdict::Incomplete if has(report, Code::GenerationUncovered) => &[
+            "ask the operator, by a road that does not pass the ledger's host, for the new trust line and the reason, then pass it with --trust",
+        ],
+        Verdict::Incomplete if has(report, Code::SegmentMissing) => {
+            &["fetch the absent segments: each file is named by its first frame"]
+        }
         Verdict::Incomplete => &[
             "a copy that ends on a checkpoint:   ledger snapshot DIR DEST      (on the ledger's host)",
             "later checkpoint or receipts:       --checkpoint FILE, --receipts FILE",

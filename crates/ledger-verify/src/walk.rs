@@ -96,6 +96,7 @@ pub(crate) fn walk<S: ReadAt + ?Sized>(
         len,
         next: Seq(walk.want),
         stopped,
+        jump: walk.jump,
         link: walk.link.filter(|_| !walk.jump),
         computed: walk.computed.filter(|_| !walk.jump),
     };
@@ -155,12 +156,7 @@ impl<S: ReadAt + ?Sized> Walk<'_, '_, '_, S> {
                 }
                 return Ok(false);
             }
-            let head = self.head(self.at)?;
-            let passable = match head {
-                Some((prefix, _)) => Some(prefix.frame_len),
-                None => self.passable()?,
-            };
-            let Some(len) = passable else {
+            let Some((prefix, head_len)) = self.head(self.at)? else {
                 let detail = "no frame begins here: the head does not fit its check";
                 self.tail_finding(Code::FrameUnreadable, self.want, self.at, detail);
                 match self.candidate()? {
@@ -173,16 +169,13 @@ impl<S: ReadAt + ?Sized> Walk<'_, '_, '_, S> {
                 }
                 continue;
             };
-            let end = self.at.saturating_add(len.into());
+            let end = self.at.saturating_add(prefix.frame_len.into());
             if end > self.window.len() {
                 let detail = "the frame is longer than the rest of the file";
                 self.tail_finding(Code::FrameCut, self.want, self.at, detail);
                 return Ok(true);
             }
-            match head {
-                Some((prefix, head_len)) => self.step(prefix, head_len)?,
-                None => self.pass_over(len.into(), "a value in its head is not allowed"),
-            }
+            self.step(prefix, head_len)?;
             if self.judge.out.halt {
                 return Ok(true);
             }
@@ -193,12 +186,6 @@ impl<S: ReadAt + ?Sized> Walk<'_, '_, '_, S> {
     fn head(&mut self, at: u64) -> io::Result<Option<(HeadPrefix, usize)>> {
         let bytes = self.window.slice(at, HEAD_PREFIX_LEN_MAX as u64)?;
         Ok(HeadPrefix::parse(bytes).ok())
-    }
-
-    /// Length of a frame whose head checks although a value in it is not allowed.
-    fn passable(&mut self) -> io::Result<Option<u32>> {
-        let bytes = self.window.slice(self.at, HEAD_PREFIX_LEN_MAX as u64)?;
-        Ok(HeadPrefix::passable(bytes))
     }
 
     /// A frame with a good head and a bad structure.
@@ -358,7 +345,7 @@ impl<S: ReadAt + ?Sized> Walk<'_, '_, '_, S> {
             jump: self.jump,
             predecessor: effective,
             signed: None,
-            altered,
+            sound: !altered,
         };
         self.clock.observe(frame.prefix.seq, frame.appended_at);
         self.judge.compare_promise(frame.prefix.seq, &frame.link);

@@ -67,7 +67,7 @@ fn judge(f: &Fixture, dir: &Path, threads: usize) -> Option<String> {
         let name = format!("checkpoint {i}");
         anchors
             .checkpoints
-            .push(OutsideCheckpoint::parse(note.clone(), name).unwrap());
+            .push(OutsideCheckpoint::new(note.clone(), name));
     }
     if let Some(receipts) = &f.receipts {
         anchors.receipts = Receipts::read(&receipts[..]).unwrap();
