@@ -5,7 +5,6 @@ use crate::note::{Note, NoteError, VerifierKey, VerifierKeyError, is_key_name, s
 use crate::tree::Hash;
 use crate::types::{Generation, LedgerId};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use sha2::{Digest, Sha256};
 use std::fmt;
 use thiserror::Error;
 
@@ -156,11 +155,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The first 8 bytes of SHA-256 over a trust line, as four groups of four digits to read aloud.
+/// A trust line to read aloud: the first 8 bytes of the hash that the key id is made of, in four
+/// groups of four digits. The first two groups are the key id, as it stands in the line.
+///
+/// The text is shown as it is when it is no trust line.
 #[must_use]
 pub fn short_form(trust_line: &str) -> String {
-    let digest = Sha256::digest(trust_line.trim().as_bytes());
-    let groups: Vec<String> = digest[..8].chunks(2).map(crate::types::hex).collect();
+    let Ok(key) = VerifierKey::parse(trust_line) else {
+        return trust_line.trim().to_owned();
+    };
+    let digest = crate::note::key_hash(key.name(), key.public_key());
+    let groups: Vec<String> = digest.chunks(2).take(4).map(crate::types::hex).collect();
     groups.join(" ")
 }
 
@@ -299,6 +304,17 @@ mod tests {
         ] {
             assert!(Origin::parse(&bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_short_form_begins_with_the_key_id() {
+        let origin = Origin::new("a", &LedgerId([1; 32]), Generation(0)).unwrap();
+        let line = origin.log_verifier([7; 32]).to_string();
+        let id = line.split('+').nth(1).unwrap();
+        let short = short_form(&format!(" {line}\n"));
+        assert_eq!(short.len(), 19);
+        assert!(short.replace(' ', "").starts_with(id), "{short} and {id}");
+        assert_eq!(short_form("no line"), "no line");
     }
 
     #[test]

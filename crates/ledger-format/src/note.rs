@@ -18,16 +18,20 @@ const ED25519: u8 = 0x01;
 /// More lines than this are not read.
 const SIGNATURE_LINES_MAX: usize = 16;
 
-/// Key id of an Ed25519 key under a name.
-#[must_use]
-pub fn key_id(name: &str, public_key: &[u8; 32]) -> KeyIdBytes {
-    let digest: [u8; 32] = Sha256::new()
+/// The hash over name, type and key of which a key id is the start.
+pub(crate) fn key_hash(name: &str, public_key: &[u8; 32]) -> [u8; 32] {
+    Sha256::new()
         .chain_update(name.as_bytes())
         .chain_update([b'\n', ED25519])
         .chain_update(public_key)
         .finalize()
-        .into();
-    let [a, b, c, d, ..] = digest;
+        .into()
+}
+
+/// Key id of an Ed25519 key under a name.
+#[must_use]
+pub fn key_id(name: &str, public_key: &[u8; 32]) -> KeyIdBytes {
+    let [a, b, c, d, ..] = key_hash(name, public_key);
     [a, b, c, d]
 }
 
