@@ -190,7 +190,7 @@ fn tests(workspace: &Workspace) -> Result<Outcome> {
 }
 
 fn bench_smoke(workspace: &Workspace) -> Result<Outcome> {
-    bench::run(workspace, &bench::BenchArgs { smoke: true })
+    bench::run(workspace, &bench::BenchArgs::smoke())
 }
 
 #[cfg(test)]
