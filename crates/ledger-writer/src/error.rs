@@ -192,6 +192,9 @@ pub enum OpenError {
         /// Why.
         source: UnwrapKeyError,
     },
+    /// Damage was being set aside when the writer stopped, and the chain does not declare it yet.
+    #[error("{path}: setting damage aside was interrupted; `ledger recover --past-damage` finishes it", path = .0.display())]
+    Unfinished(PathBuf),
     /// A generation was asked for that the ledger does not need.
     #[error("{0}")]
     NoGenerationNeeded(&'static str),

@@ -1,5 +1,6 @@
 //! Generations: new log and epoch keys, planned or not (`ledger-format.md`, section 10).
 
+use crate::aside;
 use crate::chain::{Signers, Tip};
 use crate::config::Config;
 use crate::durable::DiskError;
@@ -7,12 +8,12 @@ use crate::error::OpenError;
 use crate::floor;
 use crate::open::{
     LastSegment, Opened, PastDamage, Ready, SegmentSecrets, SetAsideFile, check_tags, newest_of,
-    open_error, promote,
+    open_error, promote, whole_last_segment,
 };
 use crate::places::{Identity, Places, frames_name};
 use crate::recover;
 use crate::segment::{Beginning, open_segment, write_checkpoint};
-use ledger_format::{ByteOffset, Generation, GenerationBody, Recovery, SetAside};
+use ledger_format::{ByteOffset, Generation, GenerationBody, Recovery, Seq, SetAside};
 use ledger_vault::{EpochKey, EpochKeyFile, LogKey};
 
 /// Why a generation is made.
@@ -93,43 +94,53 @@ pub(crate) fn past_damage(
         .map_or(ByteOffset(0), |c| c.offset);
     recover::rewrite(&places, &kept.file, rewrite_from, kept.scan.end)?;
 
+    let (set_aside, files) = copy_damage(&places, &kept, segment, offset)?;
+    aside::announce(&places, &set_aside)?;
+    declare(places, identity, config, &kept, set_aside, files)
+}
+
+/// Goes on where an earlier request to set damage aside was interrupted.
+pub(crate) fn past_damage_again(
+    places: Places,
+    identity: &Identity,
+    config: &Config,
+    set_aside: SetAside,
+) -> Result<Ready, OpenError> {
+    cut_damage(&places, &set_aside)?;
+    let kept = whole_last_segment(&places, identity)?;
+    let keys = SegmentSecrets::open(&places, &kept.scan)?;
+    check_tags(&places, &kept, &keys)?;
+    let files = recover::copies_from(&places, set_aside.segment, set_aside.offset)?;
+    declare(places, identity, config, &kept, set_aside, files)
+}
+
+/// Copies everything from the first damaged write on to `recovered/`, synced; cuts nothing yet.
+fn copy_damage(
+    places: &Places,
+    kept: &LastSegment,
+    segment: Seq,
+    offset: ByteOffset,
+) -> Result<(SetAside, Vec<SetAsideFile>), OpenError> {
     let mut files = Vec::new();
     let mut hasher = blake3::Hasher::new();
     if offset.0 > 0 {
+        let end = kept.scan.file_len;
+        hash_range(&kept.file, offset.0, end, &mut hasher)?;
         files.push(recover::copy_aside(
-            &places,
-            &kept.file,
-            segment,
-            offset,
-            kept.scan.file_len,
+            places, &kept.file, segment, offset, end,
         )?);
-        hash_range(&kept.file, offset.0, kept.scan.file_len, &mut hasher)?;
-        kept.file.truncate(offset.0)?;
-        kept.file.sync()?;
     }
-    let first_gone = if offset.0 > 0 {
-        segment.next()
-    } else {
-        segment
-    };
-    for number in places
-        .segment_numbers()?
-        .into_iter()
-        .filter(|n| *n >= first_gone)
-    {
-        let name = frames_name(number);
-        let file = places.segments.open_rw(&name)?;
+    for number in gone(places, segment, offset)? {
+        let file = places.segments.open_rw(&frames_name(number))?;
         let len = file.len()?;
         hash_range(&file, 0, len, &mut hasher)?;
         files.push(recover::copy_aside(
-            &places,
+            places,
             &file,
             number,
             ByteOffset(0),
             len,
         )?);
-        places.segments.unlink(&name)?;
-        places.segments.sync()?;
     }
     let set_aside = SetAside {
         segment,
@@ -137,15 +148,61 @@ pub(crate) fn past_damage(
         length: files.iter().map(|f| f.length).sum(),
         hash: *hasher.finalize().as_bytes(),
     };
-    begin(
+    Ok((set_aside, files))
+}
+
+/// Segments that go as a whole.
+fn gone(places: &Places, segment: Seq, offset: ByteOffset) -> Result<Vec<Seq>, DiskError> {
+    let first = if offset.0 > 0 {
+        segment.next()
+    } else {
+        segment
+    };
+    let mut numbers = places.segment_numbers()?;
+    numbers.retain(|n| *n >= first);
+    Ok(numbers)
+}
+
+/// Cuts what was copied and announced; may be done again.
+fn cut_damage(places: &Places, set_aside: &SetAside) -> Result<(), DiskError> {
+    let SetAside {
+        segment, offset, ..
+    } = *set_aside;
+    // The last first: what is left is a chain without holes at every moment.
+    for number in gone(places, segment, offset)?.into_iter().rev() {
+        places.segments.unlink(&frames_name(number))?;
+        places.segments.sync()?;
+    }
+    if offset.0 > 0 {
+        let file = places.segments.open_rw(&frames_name(segment))?;
+        file.truncate(offset.0)?;
+        file.sync()?;
+    }
+    Ok(())
+}
+
+/// Cuts, and opens the generation that says so.
+fn declare(
+    places: Places,
+    identity: &Identity,
+    config: &Config,
+    kept: &LastSegment,
+    set_aside: SetAside,
+    files: Vec<SetAsideFile>,
+) -> Result<Ready, OpenError> {
+    cut_damage(&places, &set_aside)?;
+    let reason = GenerationReason::Damage;
+    let ready = begin(
         places,
         identity,
         config,
-        &kept,
-        GenerationReason::Damage,
+        kept,
+        reason,
         Some(set_aside),
         files,
-    )
+    )?;
+    aside::settle(&ready.places)?;
+    Ok(ready)
 }
 
 fn hash_range(

@@ -3,6 +3,7 @@
 //! Nothing is signed and nothing answered before the chain's last segment, the floor and every tag
 //! behind the last checkpoint were checked. Each step can be interrupted and done again.
 
+use crate::aside;
 use crate::chain::{Signers, Tip};
 use crate::config::Config;
 use crate::durable::DiskError;
@@ -19,7 +20,7 @@ use crate::segment::{
     Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, finish_close, promote_keys,
     publish,
 };
-use ledger_format::{ByteOffset, Content, Generation, Kind, Origin, Seq, Tail};
+use ledger_format::{ByteOffset, Content, Generation, Kind, Origin, Seq, SetAside, Tail};
 use ledger_vault::{
     AssociatedData, EnvelopeKey, EpochKey, EpochKeyFile, Identities, KeyCommitment, KeyFileError,
     LogKey, Salt, SegmentKeyFiles, TagKey, unwrap_envelope_keys,
@@ -90,6 +91,15 @@ pub(crate) fn open(
     config.check()?;
     let (places, identity) = Places::open(ledger, root)?;
     places.remove_unfinished()?;
+    if let Some(set_aside) = aside::announced(&places)? {
+        if is_declared(&places, &identity, &set_aside)? {
+            aside::settle(&places)?;
+        } else if mode == OpenMode::NewGeneration(GenerationReason::Damage) {
+            return generation::past_damage_again(places, &identity, config, set_aside);
+        } else {
+            return Err(aside::unfinished(&places));
+        }
+    }
     let found = match last_segment(&places, &identity, mode)? {
         Last::Whole(found) => *found,
         Last::Damaged(past) => return generation::past_damage(places, &identity, config, *past),
@@ -160,6 +170,40 @@ enum Last {
     Damaged(Box<PastDamage>),
 }
 
+/// Whether the last segment begins with the generation that declares these bytes set aside.
+fn is_declared(
+    places: &Places,
+    identity: &Identity,
+    set_aside: &SetAside,
+) -> Result<bool, OpenError> {
+    let Some(first) = places.segment_numbers()?.pop() else {
+        return Ok(false);
+    };
+    let file = places.segments.open_rw(&frames_name(first))?;
+    let known = Known {
+        name: &identity.name,
+        id: identity.id,
+    };
+    match scan(&file, first, known, None) {
+        Ok(scan) => Ok(scan
+            .generation
+            .is_some_and(|g| g.set_aside.as_ref() == Some(set_aside))),
+        Err(ScanError::Damaged { .. }) => Ok(false),
+        Err(ScanError::Disk(e)) => Err(e.into()),
+    }
+}
+
+/// The last segment after what was damaged has been cut.
+pub(crate) fn whole_last_segment(
+    places: &Places,
+    identity: &Identity,
+) -> Result<LastSegment, OpenError> {
+    match last_segment(places, identity, OpenMode::Normal)? {
+        Last::Whole(found) => Ok(*found),
+        Last::Damaged(_) => unreachable!("only past damage is anything set aside"),
+    }
+}
+
 fn last_segment(places: &Places, identity: &Identity, mode: OpenMode) -> Result<Last, OpenError> {
     let numbers = places.segment_numbers()?;
     let past = mode == OpenMode::NewGeneration(GenerationReason::Damage);
@@ -171,7 +215,11 @@ fn last_segment(places: &Places, identity: &Identity, mode: OpenMode) -> Result<
             id: identity.id,
         };
         // Whoever asks to go on past damage has seen it: then everything is read.
-        let resume = if past { None } else { Resume::load(places, first) };
+        let resume = if past {
+            None
+        } else {
+            Resume::load(places, first)
+        };
         match scan(&file, first, known, resume.as_ref()) {
             Ok(mut scan) => {
                 let damage = scan.damage.take();

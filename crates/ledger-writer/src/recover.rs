@@ -122,6 +122,28 @@ pub(crate) fn unnamed(places: &Places, scan: &Scan) -> Result<Vec<Recovery>, Dis
     Ok(files)
 }
 
+/// Files in `recovered/` of this segment from this offset on, and of all later segments.
+pub(crate) fn copies_from(
+    places: &Places,
+    segment: Seq,
+    offset: ByteOffset,
+) -> Result<Vec<SetAsideFile>, DiskError> {
+    let mut found = Vec::new();
+    for name in places.recovered.names()? {
+        let Some(r) = parse_name(&name).filter(|r| (r.segment, r.offset) >= (segment, offset))
+        else {
+            continue;
+        };
+        found.push(SetAsideFile {
+            path: places.ledger.path().join(RECOVERED).join(&name),
+            segment: r.segment,
+            offset: r.offset,
+            length: places.recovered.open_read(&name)?.len()?,
+        });
+    }
+    Ok(found)
+}
+
 /// All files of a segment in `recovered/`, as the frames that name them.
 pub(crate) fn files_of(places: &Places, segment: Seq) -> Result<Vec<Recovery>, DiskError> {
     let mut found = Vec::new();
