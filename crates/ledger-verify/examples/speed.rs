@@ -13,14 +13,35 @@ use std::hint::black_box;
 use std::time::Instant;
 use support::{Maker, Shape};
 
-/// The best of a few runs: what the machine can do when nothing else runs.
-fn best(mut run: impl FnMut()) -> f64 {
-    let times = (0..7).map(|_| {
+/// Seconds of a run: by the clock (the best of some), and of processors (their mean).
+#[derive(Clone, Copy)]
+struct Cost {
+    wall: f64,
+    processors: f64,
+}
+
+const RUNS: usize = 9;
+
+fn cost(mut run: impl FnMut()) -> Cost {
+    let spent = processor_time();
+    let times = (0..RUNS).map(|_| {
         let begun = Instant::now();
         run();
         begun.elapsed().as_secs_f64()
     });
-    times.fold(f64::INFINITY, f64::min)
+    let wall = times.fold(f64::INFINITY, f64::min);
+    Cost {
+        wall,
+        processors: (processor_time() - spent) / RUNS as f64,
+    }
+}
+
+/// Processor seconds of this process, ended threads included; 0 where the system does not say.
+fn processor_time() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = behind_name.split_whitespace().skip(11).take(2);
+    ticks.filter_map(|t| t.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 fn hash_alone(maker: &Maker) {
@@ -42,33 +63,29 @@ fn measure(name: &str, shape: Shape) {
     maker.save(dir.path());
     let bytes: usize = maker.segments.iter().map(|(_, b)| b.len()).sum();
     assert!(HeadPrefix::parse(&maker.segments[0].1[17..]).is_ok());
-    let alone = best(|| hash_alone(&maker));
+    let alone = cost(|| hash_alone(&maker));
+    let rate = |seconds: f64| records as f64 / seconds;
     println!(
         "{name}: {records} records, {bytes} bytes, {} segments",
         shape.segments
     );
-    println!(
-        "  blake3::hash alone   {:>9.0} records/s",
-        records as f64 / alone
-    );
-    let mut one = 0.0;
+    println!("  blake3::hash alone   {:>9.0} records/s", rate(alone.wall));
+    let mut one = None;
     for threads in [1, 2] {
         let mut request = Request::new(dir.path());
         request.threads = threads;
         request.anchors.trust = Some(TrustLine::parse(&maker.trust_line(), "test").unwrap());
-        let time = best(|| {
+        let run = cost(|| {
             let done = verify(&request, &|_| {}).unwrap();
             assert_eq!(done.report.verdict, Verdict::Verified);
         });
-        if threads == 1 {
-            one = time;
-        }
+        let first = *one.get_or_insert(run);
         println!(
-            "  {threads} thread{}             {:>9.0} records/s   {:.2} of blake3 alone   {:.2} of one thread",
-            if threads == 1 { " " } else { "s" },
-            records as f64 / time,
-            alone / time,
-            one / time
+            "  {threads} thread(s)          {:>9.0} records/s   {:.2} of blake3 alone ({:.2} in processor time)   {:.2} x one thread",
+            rate(run.wall),
+            alone.wall / run.wall,
+            alone.processors / run.processors,
+            first.wall / run.wall
         );
     }
 }

@@ -10,7 +10,7 @@ use ledger_format::limits::{FRAME_LEN_MAX, FRAME_LEN_MIN};
 use ledger_format::{FRAMES_MAGIC, Frame, Kind, ReadAt, SegmentOpen};
 
 /// Bytes read at a time: bounds what a worker holds, and stays near the processor's caches.
-const CHUNK_LEN: u64 = 1 << 20;
+const CHUNK_LEN: u64 = 256 << 10;
 
 /// A piece of work, in the order of the chain.
 #[derive(Debug)]
@@ -162,7 +162,8 @@ impl Open {
             buf,
         };
         self.offset = self.offset.saturating_add(end.saturating_sub(LEAD) as u64);
-        self.first = false;
+        // A frame that is longer than a chunk takes several rounds.
+        self.first &= end == LEAD;
         Ok((chunk, more))
     }
 

@@ -245,13 +245,7 @@ fn sentence(m: &Material<'_, '_>, report: &Report) -> String {
             Some(f) if outside(f.code) => {
                 "The copy is not what was promised by what you hold from outside it.".to_owned()
             }
-            Some(f) => match f.place.seq.0.checked_sub(1) {
-                Some(last) => format!(
-                    "Something was changed after it was written. Frames {} to {last} are whole.",
-                    report.frames.map_or(0, |(first, _)| first).min(last)
-                ),
-                None => "Something was changed after it was written.".to_owned(),
-            },
+            Some(f) => changed(m, f),
             None => String::new(),
         },
         Verdict::Incomplete => match m.findings.iter().find(|f| f.class == Class::Incomplete) {
@@ -270,6 +264,17 @@ fn sentence(m: &Material<'_, '_>, report: &Report) -> String {
             "The files agree with each other. Whoever can write this folder can make such a set.".to_owned()
         }
     }
+}
+
+/// Says what is whole before the first violation, when nothing else was found there.
+fn changed(m: &Material<'_, '_>, violation: &Finding) -> String {
+    let mut text = "Something was changed after it was written.".to_owned();
+    let first = m.chain.total.first_seq.map_or(0, |s| s.0);
+    let last = violation.place.seq.0.checked_sub(1).filter(|l| *l >= first);
+    if let (Some(last), true) = (last, m.findings.first() == Some(violation)) {
+        text.push_str(&format!(" Frames {first} to {last} are whole."));
+    }
+    text
 }
 
 fn first_violation(findings: &[Finding]) -> Option<&Finding> {

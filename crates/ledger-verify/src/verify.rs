@@ -256,6 +256,19 @@ mod tests {
     }
 
     #[test]
+    fn frames_longer_than_a_chunk_are_joined() {
+        let maker = Maker::ledger(Shape {
+            body: 1_000_000,
+            writes: 2,
+            ..Shape::SMALL
+        });
+        let dir = tempfile::tempdir().unwrap();
+        maker.save(dir.path());
+        let report = all_paths(&anchored(&maker, dir.path()));
+        assert_eq!(report.verdict.name(), "verified", "{report:#?}");
+    }
+
+    #[test]
     fn a_part_can_be_checked_alone() {
         let maker = Maker::ledger(Shape::SMALL);
         let dir = tempfile::tempdir().unwrap();

@@ -196,7 +196,7 @@ impl Maker {
     }
 
     pub fn write(&mut self, records: usize, body: usize, envelope: usize) {
-        let fill = [(self.seq % 251) as u8; 4096];
+        let fill = vec![(self.seq % 251) as u8; body.max(envelope)];
         for index in 0..records {
             let parts = RecordParts {
                 seq: Seq(self.seq),
