@@ -19,7 +19,10 @@ impl<'a> Anchored<'a> {
     /// A trust line only.
     #[must_use]
     pub fn by(trust: &'a str) -> Self {
-        Self { trust: Some(trust), ..Self::default() }
+        Self {
+            trust: Some(trust),
+            ..Self::default()
+        }
     }
 
     /// With receipts.
@@ -40,16 +43,22 @@ impl<'a> Anchored<'a> {
 /// Verifies a ledger folder.
 ///
 /// # Panics
-/// The check cannot run, or an anchor does not parse.
+/// The check cannot run, or trust line or receipts do not parse.
 #[must_use]
 pub fn verify(ledger: &Path, anchored: &Anchored<'_>) -> Report {
-    let lines: String = anchored.receipts.iter().map(|r| r.to_json() + "\n").collect();
+    let lines: String = anchored
+        .receipts
+        .iter()
+        .map(|r| r.to_json() + "\n")
+        .collect();
     let anchors = Anchors {
-        trust: anchored.trust.map(|t| TrustLine::parse(t, "test").expect("a trust line")),
+        trust: anchored
+            .trust
+            .map(|t| TrustLine::parse(t, "test").expect("a trust line")),
         checkpoints: anchored
             .checkpoints
             .iter()
-            .map(|c| OutsideCheckpoint::parse(c.clone().into_bytes(), "test").expect("a checkpoint"))
+            .map(|c| OutsideCheckpoint::new(c.clone().into_bytes(), "test"))
             .collect(),
         receipts: Receipts::read(lines.as_bytes()).expect("receipts"),
     };
@@ -57,10 +66,16 @@ pub fn verify(ledger: &Path, anchored: &Anchored<'_>) -> Report {
     request.anchors = anchors;
     request.now = ledger_writer::clock();
     request.threads = 2;
-    let report = ledger_verify::verify(&request, &|_| {}).expect("the check runs").report;
+    let report = ledger_verify::verify(&request, &|_| {})
+        .expect("the check runs")
+        .report;
     let receipts = &report.continuity.receipts;
     if report.verdict == Verdict::Verified {
-        assert_eq!(receipts.kept, anchored.receipts.len() as u64, "verified, but not all receipts kept: {receipts:?}");
+        assert_eq!(
+            receipts.kept,
+            anchored.receipts.len() as u64,
+            "verified, but not all receipts kept: {receipts:?}"
+        );
     }
     report
 }
@@ -71,7 +86,11 @@ pub fn verify(ledger: &Path, anchored: &Anchored<'_>) -> Report {
 /// It is another.
 #[track_caller]
 pub fn expect_verdict(report: &Report, verdict: Verdict) {
-    assert_eq!(report.verdict, verdict, "{}: {:#?}", report.headline, report.findings);
+    assert_eq!(
+        report.verdict, verdict,
+        "{}: {:#?}",
+        report.headline, report.findings
+    );
 }
 
 /// Asserts that a finding with this code is there.
@@ -80,5 +99,9 @@ pub fn expect_verdict(report: &Report, verdict: Verdict) {
 /// It is not.
 #[track_caller]
 pub fn expect_finding(report: &Report, code: Code) {
-    assert!(report.findings.iter().any(|f| f.code == code), "no {code} in {:#?}", report.findings);
+    assert!(
+        report.findings.iter().any(|f| f.code == code),
+        "no {code} in {:#?}",
+        report.findings
+    );
 }

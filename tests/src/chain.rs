@@ -65,7 +65,12 @@ pub fn stored_frames(ledger: &Path) -> Vec<StoredFrame> {
         let mut offset = FRAMES_MAGIC.len();
         while let Ok(frame) = Frame::parse(&bytes[offset..]) {
             let len = frame.bytes().len();
-            all.push(StoredFrame { segment, offset, predecessor, bytes: frame.bytes().to_vec() });
+            all.push(StoredFrame {
+                segment,
+                offset,
+                predecessor,
+                bytes: frame.bytes().to_vec(),
+            });
             predecessor = frame.link;
             offset += len;
         }

@@ -45,8 +45,12 @@ pub struct Running {
 /// It does not start.
 #[must_use]
 pub fn start(mut command: Command) -> Running {
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the child starts");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .expect("the child starts");
     let mut pipe = child.stdout.take().expect("piped");
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -86,12 +90,18 @@ impl Running {
             trust_lines: Vec::new(),
         };
         // A line without its end was cut by the kill: what it says was not heard.
-        for line in text.split_inclusive('\n').filter_map(|l| l.strip_suffix('\n')) {
+        for line in text
+            .split_inclusive('\n')
+            .filter_map(|l| l.strip_suffix('\n'))
+        {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
                 "ack" => {
                     let (digest, receipt) = rest.split_once(' ').expect("digest and receipt");
-                    said.acknowledged.push((digest.to_owned(), AppendReceipt::parse(receipt).expect("a receipt")));
+                    said.acknowledged.push((
+                        digest.to_owned(),
+                        AppendReceipt::parse(receipt).expect("a receipt"),
+                    ));
                 }
                 "opened" => said.opened = true,
                 "done" => said.done.push(rest.to_owned()),

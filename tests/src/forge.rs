@@ -2,8 +2,8 @@
 
 use crate::chain::StoredFrame;
 use ledger_format::{
-    ControlParts, FrameBuilder, Frontier, Kind, Link, Origin, RecordParts, Seq, UnixMillis, WriteNumbers,
-    checkpoint_body, checkpoint_text, leaf_hash, signed_checkpoint,
+    ControlParts, FrameBuilder, Frontier, Kind, Link, Origin, RecordParts, Seq, UnixMillis,
+    WriteNumbers, checkpoint_body, checkpoint_text, leaf_hash, signed_checkpoint,
 };
 use ledger_vault::{AssociatedData, EpochKey, LogKey, TagKey};
 
@@ -22,7 +22,11 @@ impl Tip {
     /// Behind these frames.
     #[must_use]
     pub fn behind(frames: &[StoredFrame]) -> Self {
-        let mut tip = Self { next: Seq(0), link: Link::ZERO, tree: Frontier::empty() };
+        let mut tip = Self {
+            next: Seq(0),
+            link: Link::ZERO,
+            tree: Frontier::empty(),
+        };
         for stored in frames {
             tip.take(stored.frame().link);
         }
@@ -53,7 +57,13 @@ impl Tip {
     pub fn control(&mut self, kind: Kind, body: &[u8], tag: Option<&TagKey>) -> Vec<u8> {
         let mut out = Vec::new();
         let appended_at = UnixMillis(1_796_000_000_000);
-        let parts = ControlParts { seq: self.next, kind, write: WriteNumbers::ALONE, appended_at, body };
+        let parts = ControlParts {
+            seq: self.next,
+            kind,
+            write: WriteNumbers::ALONE,
+            appended_at,
+            body,
+        };
         let builder = FrameBuilder::control(&mut out, &parts);
         let mut associated = AssociatedData::new();
         associated.set(&self.link, builder.authenticated_bytes());
@@ -67,8 +77,13 @@ impl Tip {
     pub fn segment_open(&mut self, body: &[u8], epoch: &EpochKey) -> Vec<u8> {
         let mut out = Vec::new();
         let appended_at = UnixMillis(1_796_000_000_000);
-        let parts =
-            ControlParts { seq: self.next, kind: Kind::SegmentOpen, write: WriteNumbers::ALONE, appended_at, body };
+        let parts = ControlParts {
+            seq: self.next,
+            kind: Kind::SegmentOpen,
+            write: WriteNumbers::ALONE,
+            appended_at,
+            body,
+        };
         let builder = FrameBuilder::control(&mut out, &parts);
         let mut associated = AssociatedData::new();
         associated.set(&self.link, builder.authenticated_bytes());
@@ -78,11 +93,21 @@ impl Tip {
     }
 
     /// A checkpoint over all before, signed by these keys.
-    pub fn checkpoint(&mut self, origin: &Origin, log: &LogKey, epoch: &EpochKey, tag: Option<&TagKey>) -> Vec<u8> {
+    pub fn checkpoint(
+        &mut self,
+        origin: &Origin,
+        log: &LogKey,
+        epoch: &EpochKey,
+        tag: Option<&TagKey>,
+    ) -> Vec<u8> {
         let text = checkpoint_text(origin, self.next.0, &self.tree.root());
         let (by_log, by_epoch) = (log.sign(text.as_bytes()), epoch.sign(text.as_bytes()));
-        let note =
-            signed_checkpoint(origin, &text, (&log.public(), &by_log), (&epoch.public(), &by_epoch));
+        let note = signed_checkpoint(
+            origin,
+            &text,
+            (&log.public(), &by_log),
+            (&epoch.public(), &by_epoch),
+        );
         self.control(Kind::Checkpoint, &checkpoint_body(note.as_bytes()), tag)
     }
 

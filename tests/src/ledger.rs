@@ -1,8 +1,8 @@
 //! A ledger in a folder of its own, with its state beside it and the vault key in hand.
 
 use crate::record::{self, Request, Shape};
-use ledger_format::limits::SEGMENT_LEN_MIN;
 use ledger_format::AppendReceipt;
+use ledger_format::limits::SEGMENT_LEN_MIN;
 use ledger_vault::{Identities, RetentionClass};
 use ledger_writer::{Config, InitOptions, Initialized, OpenError, OpenMode, Opened, Writer, init};
 use std::fs;
@@ -66,8 +66,17 @@ impl TestLedger {
             vault_recipients: vault.recipients().expect("recipients"),
             payload_classes: vec![class()],
         };
-        let made = init(&dir.path().join("audit"), &dir.path().join("state"), &options).expect("init");
-        Self { dir, vault: Arc::new(vault), made }
+        let made = init(
+            &dir.path().join("audit"),
+            &dir.path().join("state"),
+            &options,
+        )
+        .expect("init");
+        Self {
+            dir,
+            vault: Arc::new(vault),
+            made,
+        }
     }
 
     /// The ledger's folder.
@@ -113,6 +122,13 @@ impl TestLedger {
     /// # Errors
     /// As [`Writer::open`].
     pub fn open_as(&self, mode: OpenMode) -> Result<(Writer, Opened), OpenError> {
+        // A child that another test just forked holds every lock of this process until its exec.
+        for _ in 0..50 {
+            match Writer::open(&self.ledger(), &self.state(), config(), mode) {
+                Err(OpenError::Locked(_)) => std::thread::sleep(Duration::from_millis(10)),
+                other => return other,
+            }
+        }
         Writer::open(&self.ledger(), &self.state(), config(), mode)
     }
 
@@ -122,7 +138,9 @@ impl TestLedger {
     /// It does not open.
     #[must_use]
     pub fn open(&self) -> Writer {
-        self.try_open().unwrap_or_else(|e| panic!("the ledger does not open: {e}")).0
+        self.try_open()
+            .unwrap_or_else(|e| panic!("the ledger does not open: {e}"))
+            .0
     }
 
     /// Opens it, appends, closes it.
@@ -145,7 +163,11 @@ impl TestLedger {
         let dir = tempfile::tempdir().expect("a temporary folder");
         copy_folder(&self.ledger(), &dir.path().join("audit"));
         copy_folder(&self.state(), &dir.path().join("state"));
-        Self { dir, vault: self.vault.clone(), made: self.made.clone() }
+        Self {
+            dir,
+            vault: self.vault.clone(),
+            made: self.made.clone(),
+        }
     }
 
     /// Puts the ledger folder back to an earlier copy of it; the state stays.
@@ -192,8 +214,14 @@ pub fn frames_files(segments: &Path) -> Vec<PathBuf> {
 /// One is refused.
 pub fn append(writer: &Writer, prefix: &str, count: usize, shape: Shape) -> Vec<AppendReceipt> {
     let one = |number| {
-        let request = Request { prefix: prefix.to_owned(), thread: 0, number };
-        append_request(writer, &request, 1, shape).unwrap_or_else(|e| panic!("{e}")).remove(0)
+        let request = Request {
+            prefix: prefix.to_owned(),
+            thread: 0,
+            number,
+        };
+        append_request(writer, &request, 1, shape)
+            .unwrap_or_else(|e| panic!("{e}"))
+            .remove(0)
     };
     (0..count).map(one).collect()
 }
@@ -212,7 +240,14 @@ pub fn append_request(
     shape: Shape,
 ) -> Result<Vec<AppendReceipt>, ledger_writer::AppendError> {
     let ids = request.ids(count, shape);
-    let prepared = ids.iter().map(|id| writer.prepare(record::submission(id), None).expect("prepares")).collect();
+    let prepared = ids
+        .iter()
+        .map(|id| {
+            writer
+                .prepare(record::submission(id), None)
+                .expect("prepares")
+        })
+        .collect();
     writer.append(prepared)
 }
 
@@ -222,14 +257,22 @@ pub fn append_request(
 /// Copying fails.
 pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
-    let mut entries: Vec<PathBuf> = fs::read_dir(from).expect("a folder").map(|e| e.expect("an entry").path()).collect();
+    let mut entries: Vec<PathBuf> = fs::read_dir(from)
+        .expect("a folder")
+        .map(|e| e.expect("an entry").path())
+        .collect();
     entries.sort();
     for path in entries {
         let target = to.join(path.file_name().expect("a name"));
         if path.is_dir() {
             copy_folder(&path, &target);
         } else if let Err(e) = fs::copy(&path, &target) {
-            assert_eq!(e.kind(), std::io::ErrorKind::NotFound, "{}: {e}", path.display());
+            assert_eq!(
+                e.kind(),
+                std::io::ErrorKind::NotFound,
+                "{}: {e}",
+                path.display()
+            );
         }
     }
 }

@@ -41,8 +41,14 @@ impl Request {
             Shape::Large => 'l',
             Shape::Payload => 'p',
         };
-        let Self { prefix, thread, number } = self;
-        (0..count).map(|i| format!("rec_{prefix}_{thread}_{number}_{i}_{count}_{letter}")).collect()
+        let Self {
+            prefix,
+            thread,
+            number,
+        } = self;
+        (0..count)
+            .map(|i| format!("rec_{prefix}_{thread}_{number}_{i}_{count}_{letter}"))
+            .collect()
     }
 }
 
@@ -66,10 +72,19 @@ pub struct Parsed {
 #[must_use]
 pub fn parse(id: &str) -> Parsed {
     let parts: Vec<&str> = id.split('_').collect();
-    let [_, prefix, thread, number, index, count, shape] = parts[..] else { panic!("not an id of the tests: {id}") };
-    let number_of = |s: &str| s.parse().unwrap_or_else(|_| panic!("not an id of the tests: {id}"));
+    let [_, prefix, thread, number, index, count, shape] = parts[..] else {
+        panic!("not an id of the tests: {id}")
+    };
+    let number_of = |s: &str| {
+        s.parse()
+            .unwrap_or_else(|_| panic!("not an id of the tests: {id}"))
+    };
     Parsed {
-        request: Request { prefix: prefix.to_owned(), thread: number_of(thread), number: number_of(number) },
+        request: Request {
+            prefix: prefix.to_owned(),
+            thread: number_of(thread),
+            number: number_of(number),
+        },
         index: number_of(index),
         count: number_of(count),
         shape: match shape {

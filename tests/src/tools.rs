@@ -46,7 +46,10 @@ impl Rng {
             let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             since.unwrap_or_default().as_nanos() as u64
         };
-        let seed = std::env::var("LEDGER_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(clock);
+        let seed = std::env::var("LEDGER_TEST_SEED")
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or_else(clock);
         eprintln!("{test}: play again with LEDGER_TEST_SEED={seed}");
         Self(seed)
     }
@@ -92,7 +95,15 @@ fn program(package: &str, name: &str) -> PathBuf {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
         let output = Command::new(cargo)
-            .args(["build", "--quiet", "--message-format=json", "--package", package, "--bin", name])
+            .args([
+                "build",
+                "--quiet",
+                "--message-format=json",
+                "--package",
+                package,
+                "--bin",
+                name,
+            ])
             .args(["--manifest-path", manifest])
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
@@ -100,9 +111,14 @@ fn program(package: &str, name: &str) -> PathBuf {
             .expect("cargo starts");
         assert!(output.status.success(), "{name} does not build");
         let text = String::from_utf8_lossy(&output.stdout);
-        let executable = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok()).find_map(|m| {
-            (m["target"]["name"] == name).then(|| m["executable"].as_str().map(PathBuf::from)).flatten()
-        });
+        let executable = text
+            .lines()
+            .filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok())
+            .find_map(|m| {
+                (m["target"]["name"] == name)
+                    .then(|| m["executable"].as_str().map(PathBuf::from))
+                    .flatten()
+            });
         executable.expect("cargo names the program it built")
     });
     built.clone()

@@ -17,20 +17,40 @@ const KILLS_A_CHECK: u64 = 10;
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9() {
-    let kills = std::env::var("LEDGER_TEST_KILLS").ok().and_then(|k| k.parse().ok()).unwrap_or(200);
+    let kills = std::env::var("LEDGER_TEST_KILLS")
+        .ok()
+        .and_then(|k| k.parse().ok())
+        .unwrap_or(200);
     let mut rng = Rng::from_environment("crash");
     let mut total = Total::default();
     let begun = Instant::now();
     for first in (0..kills).step_by(KILLS_A_LEDGER as usize) {
-        one_ledger(&mut rng, first..kills.min(first + KILLS_A_LEDGER), &mut total);
+        one_ledger(
+            &mut rng,
+            first..kills.min(first + KILLS_A_LEDGER),
+            &mut total,
+        );
     }
     eprintln!(
         "crash: {kills} kills in {:?}: {} records acknowledged, {} found, {} kills before it was open, {} segments, {} torn tails",
-        begun.elapsed(), total.acknowledged, total.found, total.before_open, total.segments, total.incomplete,
+        begun.elapsed(),
+        total.acknowledged,
+        total.found,
+        total.before_open,
+        total.segments,
+        total.incomplete,
     );
     // A test in which hardly anything was written before the kill would prove nothing.
-    assert!(total.acknowledged > kills * 20, "only {} records in {kills} kills", total.acknowledged);
-    assert!(total.before_open < kills / 2, "{} of {kills} kills came before the ledger was open", total.before_open);
+    assert!(
+        total.acknowledged > kills * 20,
+        "only {} records in {kills} kills",
+        total.acknowledged
+    );
+    assert!(
+        total.before_open < kills / 2,
+        "{} of {kills} kills came before the ledger was open",
+        total.before_open
+    );
 }
 
 #[derive(Default)]
@@ -60,16 +80,27 @@ fn one_ledger(rng: &mut Rng, kills: std::ops::Range<u64>, total: &mut Total) {
         let report = verify(&test.ledger(), &Anchored::by(&trust).holding(&receipts));
         assert!(
             matches!(report.verdict, Verdict::Verified | Verdict::Incomplete),
-            "kill {kill}: {}: {:#?}", report.headline, report.findings
+            "kill {kill}: {}: {:#?}",
+            report.headline,
+            report.findings
         );
         total.incomplete += u64::from(report.verdict == Verdict::Incomplete);
-        assert_eq!(report.continuity.receipts.kept, receipts.len() as u64, "kill {kill}: receipts");
+        assert_eq!(
+            report.continuity.receipts.kept,
+            receipts.len() as u64,
+            "kill {kill}: receipts"
+        );
 
         if (kill + 1) % KILLS_A_CHECK == 0 || kill + 1 == kills.end {
-            let (writer, _) = test.try_open().unwrap_or_else(|e| panic!("kill {kill}: {e}"));
+            let (writer, _) = test
+                .try_open()
+                .unwrap_or_else(|e| panic!("kill {kill}: {e}"));
             writer.close().expect("closes");
             let all: Vec<AppendReceipt> = acknowledged.iter().map(|(_, r)| r.clone()).collect();
-            expect_verdict(&verify(&test.ledger(), &Anchored::by(&trust).holding(&all)), Verdict::Verified);
+            expect_verdict(
+                &verify(&test.ledger(), &Anchored::by(&trust).holding(&all)),
+                Verdict::Verified,
+            );
             let opened = read_everything(&test);
             check_records(&opened, &acknowledged);
             if kill + 1 == kills.end {

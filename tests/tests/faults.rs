@@ -17,7 +17,14 @@ use std::os::unix::process::ExitStatusExt;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_crash-writer");
 /// Calls that change what is on the disk, or make it durable.
-const CALLS: &[&str] = &["pwrite64", "fdatasync", "fsync", "renameat,renameat2", "ftruncate", "unlinkat"];
+const CALLS: &[&str] = &[
+    "pwrite64",
+    "fdatasync",
+    "fsync",
+    "renameat,renameat2",
+    "ftruncate",
+    "unlinkat",
+];
 /// More calls of one kind than any script makes: a test that never ends is a mistake.
 const CALLS_MAX: usize = 400;
 
@@ -51,20 +58,41 @@ fn torn_template() -> TestLedger {
 /// The ledger opens, verifies under the first trust line, and holds everything acknowledged.
 fn check_after(test: &TestLedger, said: &Said, what: &str) {
     let receipts = said.receipts();
-    let before = verify(&test.ledger(), &Anchored::by(&test.made.trust_line).holding(&receipts));
-    assert_ne!(before.verdict, Verdict::Violation, "{what}, before opening: {:#?}", before.findings);
-    let (writer, _) = test.try_open().unwrap_or_else(|e| panic!("{what}: does not open: {e}"));
+    let before = verify(
+        &test.ledger(),
+        &Anchored::by(&test.made.trust_line).holding(&receipts),
+    );
+    assert_ne!(
+        before.verdict,
+        Verdict::Violation,
+        "{what}, before opening: {:#?}",
+        before.findings
+    );
+    let (writer, _) = test
+        .try_open()
+        .unwrap_or_else(|e| panic!("{what}: does not open: {e}"));
     let more = append(&writer, "after", 1, Shape::Payload);
-    writer.close().unwrap_or_else(|e| panic!("{what}: does not close: {e}"));
-    let anchored = Anchored::by(&test.made.trust_line).holding(&receipts).holding(&more);
+    writer
+        .close()
+        .unwrap_or_else(|e| panic!("{what}: does not close: {e}"));
+    let anchored = Anchored::by(&test.made.trust_line)
+        .holding(&receipts)
+        .holding(&more);
     let report = verify(&test.ledger(), &anchored);
-    assert_eq!(report.verdict, Verdict::Verified, "{what}: {:#?}", report.findings);
+    assert_eq!(
+        report.verdict,
+        Verdict::Verified,
+        "{what}: {:#?}",
+        report.findings
+    );
     check_records(&read_everything_but_erased(test), &said.acknowledged);
 }
 
 /// Raw bodies of erased classes are gone by intent; what is compared are those that are there.
 fn read_everything_but_erased(test: &TestLedger) -> Vec<ledger_tests::OpenedRecord> {
-    let erased = stored_frames(&test.ledger()).iter().any(|f| f.kind() == Kind::Erasure);
+    let erased = stored_frames(&test.ledger())
+        .iter()
+        .any(|f| f.kind() == Kind::Erasure);
     let mut opened = read_everything(test);
     if erased {
         for record in &mut opened {
@@ -87,12 +115,31 @@ fn kill_at_every_call(name: &str, template: &TestLedger, steps: &[&str]) -> usiz
             let test = template.copy();
             let mut args = vec!["steps", "script"];
             args.extend_from_slice(steps);
-            let said = start(traced(&format!("{call}:signal=KILL:when={at}"), PROGRAM, &test, &args)).wait();
+            let said = start(traced(
+                &format!("{call}:signal=KILL:when={at}"),
+                PROGRAM,
+                &test,
+                &args,
+            ))
+            .wait();
             let killed = said.status.signal() == Some(9);
-            assert!(said.failed.is_empty(), "{name}, {call} {at}: {:?}", said.failed);
-            check_after(&test, &said, &format!("{name}, killed at {call} number {at}"));
+            assert!(
+                said.failed.is_empty(),
+                "{name}, {call} {at}: {:?}",
+                said.failed
+            );
+            check_after(
+                &test,
+                &said,
+                &format!("{name}, killed at {call} number {at}"),
+            );
             if !killed {
-                assert_eq!(said.done.len(), steps.len(), "{name}, {call} {at}: {:?}", said.status);
+                assert_eq!(
+                    said.done.len(),
+                    steps.len(),
+                    "{name}, {call} {at}: {:?}",
+                    said.status
+                );
                 break;
             }
             kills += 1;
@@ -109,7 +156,15 @@ fn killed_at_every_call_of_appends_and_a_rotation() {
     if !can_trace() {
         return skip(name, "strace is not there or may not trace");
     }
-    let steps = ["append", "payload", "batch", "checkpoint", "rotate", "append", "close"];
+    let steps = [
+        "append",
+        "payload",
+        "batch",
+        "checkpoint",
+        "rotate",
+        "append",
+        "close",
+    ];
     assert!(kill_at_every_call(name, &template(), &steps) > 40);
 }
 
@@ -145,7 +200,17 @@ fn killed_at_every_call_of_a_planned_generation() {
 
 /// Lets the nth call of a kind fail; the writer must stop accepting, and nothing may be lost.
 fn fail_every_call(name: &str, call: &str, error: &str) {
-    let steps = ["append", "append", "payload", "batch", "checkpoint", "rotate", "append", "append", "close"];
+    let steps = [
+        "append",
+        "append",
+        "payload",
+        "batch",
+        "checkpoint",
+        "rotate",
+        "append",
+        "append",
+        "close",
+    ];
     let template = template();
     let (mut failures, mut poisoned) = (0, 0);
     for at in 1.. {
@@ -153,7 +218,13 @@ fn fail_every_call(name: &str, call: &str, error: &str) {
         let test = template.copy();
         let mut args = vec!["steps", "script"];
         args.extend_from_slice(&steps);
-        let said = start(traced(&format!("{call}:error={error}:when={at}"), PROGRAM, &test, &args)).wait();
+        let said = start(traced(
+            &format!("{call}:error={error}:when={at}"),
+            PROGRAM,
+            &test,
+            &args,
+        ))
+        .wait();
         let what = format!("{name}, {call} number {at}");
         assert!(said.status.signal().is_none(), "{what}: {:?}", said.status);
         check_after(&test, &said, &what);
@@ -167,18 +238,28 @@ fn fail_every_call(name: &str, call: &str, error: &str) {
             // From the first failure on, everything is refused with that cause.
             poisoned += 1;
             assert_eq!(said.done.len() + said.failed.len(), steps.len(), "{what}");
-            assert!(said.failed.iter().all(|(_, e)| e == cause), "{what}: {:?}", said.failed);
+            assert!(
+                said.failed.iter().all(|(_, e)| e == cause),
+                "{what}: {:?}",
+                said.failed
+            );
             assert!(cause.contains("must be opened again"), "{what}: {cause}");
         }
     }
     eprintln!("{name}: {failures} failures, {poisoned} of them in an open writer");
-    assert!(poisoned > 5, "{name}: only {poisoned} failures behind the opening");
+    assert!(
+        poisoned > 5,
+        "{name}: only {poisoned} failures behind the opening"
+    );
 }
 
 #[test]
 fn a_failed_sync_poisons_the_writer() {
     if !can_trace() {
-        return skip("a_failed_sync_poisons_the_writer", "strace is not there or may not trace");
+        return skip(
+            "a_failed_sync_poisons_the_writer",
+            "strace is not there or may not trace",
+        );
     }
     fail_every_call("a_failed_sync_poisons_the_writer", "fdatasync", "EIO");
     fail_every_call("a_failed_sync_poisons_the_writer", "fsync", "EIO");
@@ -187,7 +268,10 @@ fn a_failed_sync_poisons_the_writer() {
 #[test]
 fn a_full_disk_poisons_the_writer() {
     if !can_trace() {
-        return skip("a_full_disk_poisons_the_writer", "strace is not there or may not trace");
+        return skip(
+            "a_full_disk_poisons_the_writer",
+            "strace is not there or may not trace",
+        );
     }
     fail_every_call("a_full_disk_poisons_the_writer", "pwrite64", "ENOSPC");
 }
@@ -195,7 +279,19 @@ fn a_full_disk_poisons_the_writer() {
 #[test]
 fn the_script_by_itself_succeeds() {
     let test = template();
-    let args = ["steps", "script", "append", "payload", "batch", "checkpoint", "rotate", "erase", "log-key", "append", "close"];
+    let args = [
+        "steps",
+        "script",
+        "append",
+        "payload",
+        "batch",
+        "checkpoint",
+        "rotate",
+        "erase",
+        "log-key",
+        "append",
+        "close",
+    ];
     let said = start(command(PROGRAM, &test, &args)).wait();
     assert!(said.status.success() && said.failed.is_empty(), "{said:?}");
     assert_eq!((said.acknowledged.len(), said.trust_lines.len()), (11, 1));

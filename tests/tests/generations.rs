@@ -12,8 +12,11 @@ use ledger_writer::GenerationReason::{Damage, LostEpochKey, RollBack};
 use ledger_writer::{OpenError, OpenMode, Opened};
 use std::fs;
 
-const OTHERS: [OpenMode; 3] =
-    [OpenMode::Normal, OpenMode::NewGeneration(Damage), OpenMode::NewGeneration(LostEpochKey)];
+const OTHERS: [OpenMode; 3] = [
+    OpenMode::Normal,
+    OpenMode::NewGeneration(Damage),
+    OpenMode::NewGeneration(LostEpochKey),
+];
 
 /// Opens in a new generation, appends, closes.
 fn go_on(test: &TestLedger, mode: OpenMode, n: u64) -> Opened {
@@ -50,14 +53,23 @@ fn an_old_copy_is_refused_and_goes_on_only_in_a_new_generation() {
     test.restore_ledger_from(&old);
 
     let refused = test.try_open().expect_err("an old copy");
-    assert!(matches!(refused, OpenError::BelowFloor { .. } | OpenError::WrongKey { .. }), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            OpenError::BelowFloor { .. } | OpenError::WrongKey { .. }
+        ),
+        "{refused}"
+    );
     for mode in [OpenMode::Normal, OpenMode::NewGeneration(Damage)] {
         assert!(test.open_as(mode).is_err(), "{mode:?}");
     }
     // The epoch key went on with the lost segment, and that is the same accident.
     let opened = go_on(&test, OpenMode::NewGeneration(RollBack), 1);
     check_lines(&test, &opened);
-    let report = verify(&test.ledger(), &Anchored::by(&opened.trust_line).holding(&receipts));
+    let report = verify(
+        &test.ledger(),
+        &Anchored::by(&opened.trust_line).holding(&receipts),
+    );
     expect_verdict(&report, Verdict::Verified);
 
     // Whoever holds a checkpoint or a receipt of what is lost sees it, under either line, at any length.
@@ -68,7 +80,10 @@ fn an_old_copy_is_refused_and_goes_on_only_in_a_new_generation() {
         expect_verdict(&report, Verdict::Violation);
     }
     test.append("grown", 60, Shape::Small);
-    let report = verify(&test.ledger(), &Anchored::by(&opened.trust_line).pinning(&pinned));
+    let report = verify(
+        &test.ledger(),
+        &Anchored::by(&opened.trust_line).pinning(&pinned),
+    );
     expect_verdict(&report, Verdict::Violation);
     expect_finding(&report, Code::CheckpointAbsent);
 }
@@ -84,18 +99,27 @@ fn a_cut_end_below_the_floor_is_refused() {
     drop(writer);
     // The newest checkpoint and all behind it are cut off, as if they had never been.
     let frames = stored_frames(&live.ledger());
-    let last = frames.iter().rfind(|f| f.kind() == Kind::Checkpoint).expect("a checkpoint");
+    let last = frames
+        .iter()
+        .rfind(|f| f.kind() == Kind::Checkpoint)
+        .expect("a checkpoint");
     let path = live.frames_files().pop().expect("a segment");
     let bytes = fs::read(&path).expect("readable");
     fs::write(&path, &bytes[..last.offset]).expect("writable");
     // Its own frame is not covered by it, so the floor is met exactly; one frame less is not.
-    let before = frames.iter().rfind(|f| f.seq() < last.seq()).expect("a frame before");
+    let before = frames
+        .iter()
+        .rfind(|f| f.seq() < last.seq())
+        .expect("a frame before");
     fs::write(&path, &bytes[..before.offset]).expect("writable");
     let refused = live.try_open().expect_err("a cut end");
     assert!(matches!(refused, OpenError::BelowFloor { .. }), "{refused}");
     let opened = go_on(&live, OpenMode::NewGeneration(RollBack), 1);
     check_lines(&live, &opened);
-    expect_verdict(&verify(&live.ledger(), &Anchored::by(&opened.trust_line)), Verdict::Verified);
+    expect_verdict(
+        &verify(&live.ledger(), &Anchored::by(&opened.trust_line)),
+        Verdict::Verified,
+    );
 }
 
 #[test]
@@ -105,19 +129,32 @@ fn a_ledger_without_its_floor_is_refused() {
     fs::remove_file(test.state_dir().join("floor")).expect("removed");
     for mode in OTHERS {
         let refused = test.open_as(mode).expect_err("no floor");
-        assert!(matches!(refused, OpenError::FloorMissing(_)), "{mode:?}: {refused}");
+        assert!(
+            matches!(refused, OpenError::FloorMissing(_)),
+            "{mode:?}: {refused}"
+        );
     }
     let opened = go_on(&test, OpenMode::NewGeneration(RollBack), 1);
     check_lines(&test, &opened);
-    expect_verdict(&verify(&test.ledger(), &Anchored::by(&opened.trust_line)), Verdict::Verified);
+    expect_verdict(
+        &verify(&test.ledger(), &Anchored::by(&opened.trust_line)),
+        Verdict::Verified,
+    );
 }
 
 #[test]
 fn another_ledgers_floor_is_refused() {
     let (test, other) = (TestLedger::new(), TestLedger::new());
-    fs::copy(other.state_dir().join("floor"), test.state_dir().join("floor")).expect("copied");
+    fs::copy(
+        other.state_dir().join("floor"),
+        test.state_dir().join("floor"),
+    )
+    .expect("copied");
     let refused = test.try_open().expect_err("another's floor");
-    assert!(matches!(refused, OpenError::FloorForeign { .. }), "{refused}");
+    assert!(
+        matches!(refused, OpenError::FloorForeign { .. }),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -125,18 +162,28 @@ fn a_generation_that_is_not_needed_is_refused() {
     let test = TestLedger::new();
     test.append("a", 1, Shape::Small);
     for reason in [RollBack, Damage, LostEpochKey] {
-        let refused = test.open_as(OpenMode::NewGeneration(reason)).expect_err("not needed");
-        assert!(matches!(refused, OpenError::NoGenerationNeeded(_)), "{reason:?}: {refused}");
+        let refused = test
+            .open_as(OpenMode::NewGeneration(reason))
+            .expect_err("not needed");
+        assert!(
+            matches!(refused, OpenError::NoGenerationNeeded(_)),
+            "{reason:?}: {refused}"
+        );
     }
-    expect_verdict(&verify(&test.ledger(), &Anchored::by(&test.made.trust_line)), Verdict::Verified);
+    expect_verdict(
+        &verify(&test.ledger(), &Anchored::by(&test.made.trust_line)),
+        Verdict::Verified,
+    );
 }
 
 /// Flips a bit in the middle of a record frame of the last segment; says where the frame begins.
 fn damage_a_record(test: &TestLedger) -> (usize, Vec<u8>) {
     let frames = stored_frames(&test.ledger());
     let last_segment = frames.last().expect("frames").segment;
-    let records: Vec<_> =
-        frames.iter().filter(|f| f.segment == last_segment && f.kind() == Kind::Record).collect();
+    let records: Vec<_> = frames
+        .iter()
+        .filter(|f| f.segment == last_segment && f.kind() == Kind::Record)
+        .collect();
     let victim = records[records.len() / 2];
     let path = test.frames_files().pop().expect("a segment");
     let mut bytes = fs::read(&path).expect("readable");
@@ -163,7 +210,10 @@ fn check_damage(test: &TestLedger) {
     assert_eq!(opened.set_aside.len(), 1);
     let kept = &bytes[opened.set_aside[0].offset.0 as usize..];
     assert_eq!(&aside[..], &kept[..aside.len()]);
-    assert!(opened.set_aside[0].offset.0 as usize <= offset, "from the first damaged write on");
+    assert!(
+        opened.set_aside[0].offset.0 as usize <= offset,
+        "from the first damaged write on"
+    );
 
     for line in [&test.made.trust_line, &opened.trust_line] {
         let report = verify(&test.ledger(), &Anchored::by(line));
@@ -175,14 +225,21 @@ fn check_damage(test: &TestLedger) {
     check_lines(test, &opened);
     let records = read_everything(test);
     check_records(&records, &[]);
-    assert_eq!(records.len(), before + 4, "what stood before the damage, and what came after");
+    assert_eq!(
+        records.len(),
+        before + 4,
+        "what stood before the damage, and what came after"
+    );
 }
 
 /// Records before an offset of the last segment.
 fn read_before(test: &TestLedger, offset: usize) -> usize {
     let frames = stored_frames(&test.ledger());
     let last_segment = frames.last().expect("frames").segment;
-    frames.iter().filter(|f| f.kind() == Kind::Record && (f.segment < last_segment || f.offset < offset)).count()
+    frames
+        .iter()
+        .filter(|f| f.kind() == Kind::Record && (f.segment < last_segment || f.offset < offset))
+        .count()
 }
 
 #[test]
@@ -216,7 +273,11 @@ fn covered_damage_that_an_opening_does_not_read_stays_a_violation() {
     let places = |test: &TestLedger| {
         let report = verify(&test.ledger(), &Anchored::by(&test.made.trust_line));
         expect_verdict(&report, Verdict::Violation);
-        report.findings.iter().map(|f| (f.code, f.place)).collect::<Vec<_>>()
+        report
+            .findings
+            .iter()
+            .map(|f| (f.code, f.place))
+            .collect::<Vec<_>>()
     };
     let before = places(&test);
     if let Ok((writer, _)) = test.try_open() {
@@ -235,9 +296,15 @@ fn a_last_segment_without_a_beginning_is_set_aside_whole() {
     let mut bytes = fs::read(&path).expect("readable");
     bytes[40] ^= 1;
     fs::write(&path, &bytes).expect("writable");
-    assert!(matches!(test.try_open().expect_err("damage"), OpenError::Damaged { .. }));
+    assert!(matches!(
+        test.try_open().expect_err("damage"),
+        OpenError::Damaged { .. }
+    ));
     let opened = go_on(&test, OpenMode::NewGeneration(Damage), 1);
-    assert_eq!(fs::read(&opened.set_aside[0].path).expect("set aside"), bytes);
+    assert_eq!(
+        fs::read(&opened.set_aside[0].path).expect("set aside"),
+        bytes
+    );
     check_lines(&test, &opened);
     let report = verify(&test.ledger(), &Anchored::by(&opened.trust_line));
     expect_finding(&report, Code::EvidenceSetAside);
@@ -255,7 +322,11 @@ fn a_lost_epoch_key_goes_on_in_a_new_generation() {
         if exchanged {
             fs::copy(TestLedger::new().state_dir().join("epoch.key"), &key).expect("another's key");
         }
-        for mode in [OpenMode::Normal, OpenMode::NewGeneration(RollBack), OpenMode::NewGeneration(Damage)] {
+        for mode in [
+            OpenMode::Normal,
+            OpenMode::NewGeneration(RollBack),
+            OpenMode::NewGeneration(Damage),
+        ] {
             assert!(test.open_as(mode).is_err(), "{mode:?}");
         }
         let opened = go_on(&test, OpenMode::NewGeneration(LostEpochKey), 1);
@@ -277,11 +348,17 @@ fn a_planned_generation_is_followed_under_the_old_line() {
     assert_eq!(generation, Generation(1));
     receipts.extend(append(&writer, "c", 3, Shape::Payload));
     writer.close().expect("closes");
-    assert_ne!(fs::read(test.state_dir().join("log.key")).expect("log.key"), old_key);
+    assert_ne!(
+        fs::read(test.state_dir().join("log.key")).expect("log.key"),
+        old_key
+    );
     assert!(!test.state_dir().join("log.next").exists());
     receipts.extend(test.append("d", 2, Shape::Small));
     for trust in [&test.made.trust_line, &line] {
-        let report = verify(&test.ledger(), &Anchored::by(trust).holding(&receipts).pinning(&pinned));
+        let report = verify(
+            &test.ledger(),
+            &Anchored::by(trust).holding(&receipts).pinning(&pinned),
+        );
         expect_verdict(&report, Verdict::Verified);
         assert_eq!(report.trust.reaches_generation, Some(1));
     }
@@ -291,6 +368,9 @@ fn a_planned_generation_is_followed_under_the_old_line() {
     assert_eq!(generation, Generation(2));
     writer.close().expect("closes");
     receipts.extend(test.append("e", 2, Shape::Small));
-    let report = verify(&test.ledger(), &Anchored::by(&test.made.trust_line).holding(&receipts));
+    let report = verify(
+        &test.ledger(),
+        &Anchored::by(&test.made.trust_line).holding(&receipts),
+    );
     expect_verdict(&report, Verdict::Verified);
 }

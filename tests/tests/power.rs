@@ -23,14 +23,20 @@ fn a_copy_of_a_live_ledger_is_never_a_violation() {
     let mut frames = 0;
     for round in 0..5 {
         let seed = rng.next_u64().to_string();
-        let child = start(command(PROGRAM, &test, &["storm", &format!("live{round}"), &seed]));
+        let child = start(command(
+            PROGRAM,
+            &test,
+            &["storm", &format!("live{round}"), &seed],
+        ));
         for _ in 0..COPIES / 5 {
             std::thread::sleep(Duration::from_micros(rng.below(40_000)));
             let copy = test.copy();
             let report = verify(&copy.ledger(), &Anchored::by(&test.made.trust_line));
             assert!(
                 matches!(report.verdict, Verdict::Verified | Verdict::Incomplete),
-                "copy {copies}: {}: {:#?}", report.headline, report.findings
+                "copy {copies}: {}: {:#?}",
+                report.headline,
+                report.findings
             );
             copies += 1;
             incomplete += usize::from(report.verdict == Verdict::Incomplete);
@@ -56,17 +62,32 @@ fn last_write() -> LastWrite {
     let test = TestLedger::new();
     let writer = test.open();
     let receipts = append(&writer, "kept", 5, Shape::Large);
-    let request = Request { prefix: "torn".to_owned(), thread: 0, number: 0 };
+    let request = Request {
+        prefix: "torn".to_owned(),
+        thread: 0,
+        number: 0,
+    };
     let torn = append_request(&writer, &request, 40, Shape::Large).expect("appends");
     let copy = test.copy();
     drop(writer);
     let frames = stored_frames(&copy.ledger());
     let place = |seq| frames.iter().find(|f| f.seq() == seq).expect("a frame");
     let (first, last) = (place(torn[0].seq), place(torn[39].seq));
-    assert!(frames.last().is_some_and(|f| f.seq() == last.seq()), "the request is the last write");
+    assert!(
+        frames.last().is_some_and(|f| f.seq() == last.seq()),
+        "the request is the last write"
+    );
     let (begin, end) = (first.offset, last.offset + last.bytes.len());
-    let acknowledged = receipts.into_iter().map(|r| (ledger_tests::record::digest(&r.record_id), r)).collect();
-    LastWrite { test: copy, acknowledged, begin, end }
+    let acknowledged = receipts
+        .into_iter()
+        .map(|r| (ledger_tests::record::digest(&r.record_id), r))
+        .collect();
+    LastWrite {
+        test: copy,
+        acknowledged,
+        begin,
+        end,
+    }
 }
 
 /// Whatever part of the last write arrived, it goes as a whole or stays as a whole.
@@ -76,19 +97,36 @@ fn check(lost: &LastWrite, bytes: &[u8], what: &str) {
     fs::write(&path, bytes).expect("writable");
     let trust = &test.made.trust_line;
     let report = verify(&test.ledger(), &Anchored::by(trust));
-    assert_eq!(report.exit_code, 2, "{what}: {}: {:#?}", report.headline, report.findings);
+    assert_eq!(
+        report.exit_code, 2,
+        "{what}: {}: {:#?}",
+        report.headline, report.findings
+    );
     let (writer, opened) = test.try_open().unwrap_or_else(|e| panic!("{what}: {e}"));
     assert_eq!(opened.set_aside.len(), 1, "{what}");
     let aside = fs::read(&opened.set_aside[0].path).expect("set aside");
     let data_end = bytes.iter().rposition(|b| *b != 0).map_or(0, |p| p + 1);
-    assert_eq!(aside, &bytes[lost.begin..data_end], "{what}: what was cut is kept");
+    assert_eq!(
+        aside,
+        &bytes[lost.begin..data_end],
+        "{what}: what was cut is kept"
+    );
     writer.close().expect("closes");
     let receipts: Vec<_> = lost.acknowledged.iter().map(|(_, r)| r.clone()).collect();
     let report = verify(&test.ledger(), &Anchored::by(trust).holding(&receipts));
-    assert_eq!(report.verdict, Verdict::Verified, "{what}: {:#?}", report.findings);
+    assert_eq!(
+        report.verdict,
+        Verdict::Verified,
+        "{what}: {:#?}",
+        report.findings
+    );
     let records = read_everything(&test);
     check_records(&records, &lost.acknowledged);
-    assert_eq!(records.len(), lost.acknowledged.len(), "{what}: nothing of the torn request stays");
+    assert_eq!(
+        records.len(),
+        lost.acknowledged.len(),
+        "{what}: nothing of the torn request stays"
+    );
 }
 
 #[test]
@@ -96,12 +134,18 @@ fn a_last_write_cut_anywhere_is_set_aside() {
     let mut rng = Rng::from_environment("power cut");
     let lost = last_write();
     let whole = fs::read(lost.test.frames_files().pop().expect("a segment")).expect("readable");
-    let mut cuts: Vec<usize> = (0..40).map(|_| lost.begin + 1 + rng.below((lost.end - lost.begin - 1) as u64) as usize).collect();
+    let mut cuts: Vec<usize> = (0..40)
+        .map(|_| lost.begin + 1 + rng.below((lost.end - lost.begin - 1) as u64) as usize)
+        .collect();
     cuts.extend([lost.begin + 1, lost.begin + 9, lost.end - 1]);
     for cut in cuts {
         // A cut whose last bytes are zero has no visible difference to a shorter one.
         if whole[cut - 1] != 0 {
-            check(&lost, &whole[..cut], &format!("cut at {cut} of {}..{}", lost.begin, lost.end));
+            check(
+                &lost,
+                &whole[..cut],
+                &format!("cut at {cut} of {}..{}", lost.begin, lost.end),
+            );
         }
     }
 }
@@ -122,7 +166,11 @@ fn sectors_that_never_arrived_are_set_aside() {
             }
         }
         if !gone.is_empty() {
-            check(&lost, &bytes, &format!("sectors {gone:?} of {first}..{last}"));
+            check(
+                &lost,
+                &bytes,
+                &format!("sectors {gone:?} of {first}..{last}"),
+            );
         }
     }
 }

@@ -1,14 +1,15 @@
 //! A writer to be killed: appends as its arguments say and tells of every acknowledgement.
 //!
 //! `crash-writer LEDGER STATE storm PREFIX SEED` runs 8 threads until it is killed;
-//! `crash-writer LEDGER STATE steps PREFIX STEP...` takes the steps in order in one thread.
+//! `crash-writer LEDGER STATE steps PREFIX STEP...` takes the steps in order in one thread;
+//! `roll_back`, `damage` or `lost_epoch_key` in place of `steps` opens in a new generation.
 //! What it says is read by `ledger_tests::child`.
 
 use ledger_format::{AppendReceipt, Seq};
 use ledger_tests::ledger::{append_request, class, config};
 use ledger_tests::record::{self, Request, Shape};
 use ledger_tests::{Rng, stored_frames};
-use ledger_writer::{AppendError, OpenMode, Writer};
+use ledger_writer::{AppendError, GenerationReason, OpenMode, Writer};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,14 +17,27 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [ledger, state, mode, prefix, rest @ ..] = &args[..] else { return ExitCode::from(64) };
+    let [ledger, state, mode, prefix, rest @ ..] = &args[..] else {
+        return ExitCode::from(64);
+    };
     let mut settings = config();
     if mode == "storm" {
         settings.checkpoint_delay = Duration::from_millis(20);
         settings.checkpoint_frames = 300;
     }
-    let (writer, _) = match Writer::open(ledger.as_ref(), state.as_ref(), settings, OpenMode::Normal) {
-        Ok(opened) => opened,
+    let open_mode = match mode.as_str() {
+        "roll_back" => OpenMode::NewGeneration(GenerationReason::RollBack),
+        "damage" => OpenMode::NewGeneration(GenerationReason::Damage),
+        "lost_epoch_key" => OpenMode::NewGeneration(GenerationReason::LostEpochKey),
+        _ => OpenMode::Normal,
+    };
+    let writer = match Writer::open(ledger.as_ref(), state.as_ref(), settings, open_mode) {
+        Ok((writer, opened)) => {
+            if opened.new_generation.is_some() {
+                say(&format!("trust {}\n", opened.trust_line));
+            }
+            writer
+        }
         Err(e) => {
             say(&format!("failed open {e}\n"));
             return ExitCode::from(3);
@@ -46,7 +60,9 @@ fn say(text: &str) {
 }
 
 fn acknowledge(receipts: &[AppendReceipt]) {
-    let lines = receipts.iter().map(|r| format!("ack {} {}\n", record::digest(&r.record_id), r.to_json()));
+    let lines = receipts
+        .iter()
+        .map(|r| format!("ack {} {}\n", record::digest(&r.record_id), r.to_json()));
     say(&lines.collect::<String>());
 }
 
@@ -56,7 +72,11 @@ fn storm(writer: &Writer, prefix: &str, seed: u64) -> ! {
             scope.spawn(move || {
                 let mut rng = Rng::new(seed ^ (thread as u64) << 32);
                 for number in 0.. {
-                    let request = Request { prefix: prefix.to_owned(), thread, number };
+                    let request = Request {
+                        prefix: prefix.to_owned(),
+                        thread,
+                        number,
+                    };
                     let (count, shape) = match rng.below(20) {
                         0 => (1, Shape::Payload),
                         1 => (1 + rng.below(40) as usize, Shape::Small),
@@ -89,17 +109,27 @@ fn report(step: &str, result: Result<(), AppendError>) {
 }
 
 fn steps(writer: Writer, ledger: &Path, prefix: &str, steps: &[String]) -> ExitCode {
-    let request = |number| Request { prefix: prefix.to_owned(), thread: 0, number };
+    let request = |number| Request {
+        prefix: prefix.to_owned(),
+        thread: 0,
+        number,
+    };
     for (number, step) in steps.iter().enumerate() {
-        let appended = |count, shape| append_request(&writer, &request(number), count, shape).map(|r| acknowledge(&r));
+        let appended = |count, shape| {
+            append_request(&writer, &request(number), count, shape).map(|r| acknowledge(&r))
+        };
         let result = match step.as_str() {
             "append" => appended(1, Shape::Small),
             "batch" => appended(7, Shape::Large),
             "payload" => appended(2, Shape::Payload),
             "checkpoint" => writer.checkpoint().map(drop),
             "rotate" => writer.rotate(),
-            "log-key" => writer.rotate_log_key().map(|(_, line)| say(&format!("trust {line}\n"))),
-            "erase" => writer.erase(&class(), &closed_with_payloads(ledger), "90 days").map(drop),
+            "log-key" => writer
+                .rotate_log_key()
+                .map(|(_, line)| say(&format!("trust {line}\n"))),
+            "erase" => writer
+                .erase(&class(), &closed_with_payloads(ledger), "90 days")
+                .map(drop),
             "pause" => {
                 std::thread::sleep(Duration::from_millis(1500));
                 Ok(())
@@ -121,8 +151,15 @@ fn closed_with_payloads(ledger: &Path) -> Vec<Seq> {
     let mut segments: Vec<Seq> = stored_frames(ledger).iter().map(|f| f.segment).collect();
     segments.dedup();
     let newest = segments.last().copied();
-    let has_file = |s: &Seq| ledger.join(format!("segments/{:020}.{}.payloads", s.0, class())).exists();
+    let has_file = |s: &Seq| {
+        ledger
+            .join(format!("segments/{:020}.{}.payloads", s.0, class()))
+            .exists()
+    };
     let last_closed = stored_frames(ledger).iter().rev().nth(1).map(|f| f.kind());
     let open = newest.filter(|_| last_closed != Some(ledger_format::Kind::SegmentClose));
-    segments.into_iter().filter(|s| Some(*s) != open && has_file(s)).collect()
+    segments
+        .into_iter()
+        .filter(|s| Some(*s) != open && has_file(s))
+        .collect()
 }
