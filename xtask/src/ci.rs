@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::workspace::{Outcome, Workspace, run as run_command};
-use crate::{bench, deps, edges, fixtures, lines, python, reach, spec};
+use crate::{bench, demo, deps, edges, fixtures, lines, python, reach, spec};
 
 #[derive(Args)]
 pub(crate) struct CiArgs {
@@ -92,6 +92,11 @@ const STEPS: &[Step] = &[
         name: "fixtures",
         what: "fixtures made again are the same",
         run: |workspace| fixtures::run(workspace, &fixtures::FixturesArgs { bless: false }),
+    },
+    Step {
+        name: "demo",
+        what: "the end-to-end drill behaves",
+        run: |workspace| demo::run(workspace, &demo::DemoArgs {}),
     },
     Step {
         name: "bench",
