@@ -32,7 +32,7 @@ pub(crate) struct Sizes {
     pub(crate) large: u64,
     /// Records of the small one, and in the last segment of both when the writer is killed.
     small: u64,
-    /// Records of a ledger whose last segment is nearly full.
+    /// Records of a ledger whose last segment, of 128 MiB, is nearly full.
     full_segment: u64,
     /// Journal entries.
     entries: u64,
@@ -46,7 +46,7 @@ impl Sizes {
         batch_ms: 2_000,
         large: 2_000_000,
         small: 10_000,
-        full_segment: 100_000,
+        full_segment: 190_000,
         entries: 200_000,
     };
     pub(crate) const SMOKE: Self = Self {
