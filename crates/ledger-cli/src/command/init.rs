@@ -131,10 +131,14 @@ fn text(
         "FLOOR, the newest checkpoint issued, beside them, outside the ledger and its backups"
     )?;
     let dir = args.dir.display();
+    let state = args
+        .state
+        .as_deref()
+        .map_or_else(String::new, |state| format!(" --state {}", state.display()));
     writeln!(t, "\nNEXT")?;
     writeln!(
         t,
-        "  1  ledger append --ledger {dir} records.ndjson > receipts.ndjson"
+        "  1  ledger append --ledger {dir}{state} records.ndjson > receipts.ndjson"
     )?;
     writeln!(
         t,

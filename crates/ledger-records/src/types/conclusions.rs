@@ -53,7 +53,7 @@ fields! {
         basis: Basis,
         /// The names of the fields that were compared.
         fields_used: Vec<Label>,
-        /// The digest of their values.
+        /// SHA-256 of the values of `fields_used` in that order, joined by a newline.
         fields_digest: Digest,
         /// Who decided.
         decided_by: DecidedBy,
