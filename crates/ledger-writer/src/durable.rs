@@ -163,6 +163,12 @@ impl Folder {
             .map_err(|e| self.error("rename", from, e))
     }
 
+    /// Renames into another folder of the same file system. Neither folder is synced yet.
+    pub(crate) fn move_to(&self, name: &str, other: &Self, new: &str) -> Result<()> {
+        rustix::fs::renameat(&self.fd, name, &other.fd, new)
+            .map_err(|e| self.error("move", name, e))
+    }
+
     /// Deletes a file; says whether it was there. The folder is not synced yet.
     pub(crate) fn unlink(&self, name: &str) -> Result<bool> {
         match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {

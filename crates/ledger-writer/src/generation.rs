@@ -170,6 +170,7 @@ fn cut_damage(places: &Places, set_aside: &SetAside) -> Result<(), DiskError> {
     } = *set_aside;
     // The last first: what is left is a chain without holes at every moment.
     for number in gone(places, segment, offset)?.into_iter().rev() {
+        recover::companions_aside(places, number)?;
         places.segments.unlink(&frames_name(number))?;
         places.segments.sync()?;
     }

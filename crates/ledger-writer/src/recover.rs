@@ -122,6 +122,41 @@ pub(crate) fn unnamed(places: &Places, scan: &Scan) -> Result<Vec<Recovery>, Dis
     Ok(files)
 }
 
+/// Moves key and payload files of a segment that is gone to `recovered/`, under their own names:
+/// its number will be used again, and what was set aside stays readable. May be done again.
+pub(crate) fn companions_aside(places: &Places, segment: Seq) -> Result<(), DiskError> {
+    let mut moved = false;
+    for name in companions(places, segment)? {
+        let mut new = name.clone();
+        let mut number = 0;
+        while places.recovered.has(&new)? {
+            number += 1;
+            new = format!("{name}.{number}");
+        }
+        places.segments.move_to(&name, &places.recovered, &new)?;
+        moved = true;
+    }
+    if moved {
+        places.recovered.sync()?;
+        places.segments.sync()?;
+    }
+    Ok(())
+}
+
+fn companions(places: &Places, segment: Seq) -> Result<Vec<String>, DiskError> {
+    let prefix = format!("{:020}.", segment.0);
+    let mut names = places.segments.names()?;
+    names.retain(|n| n.starts_with(&prefix) && !n.ends_with(".frames"));
+    Ok(names)
+}
+
+/// Whether raw bodies are there under a number whose segment is not: of a lost end, or set aside.
+pub(crate) fn has_orphaned_payloads(places: &Places, segment: Seq) -> Result<bool, DiskError> {
+    Ok(companions(places, segment)?
+        .iter()
+        .any(|n| n.ends_with(".payloads")))
+}
+
 /// Files in `recovered/` of this segment from this offset on, and of all later segments.
 pub(crate) fn copies_from(
     places: &Places,

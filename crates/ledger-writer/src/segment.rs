@@ -6,6 +6,7 @@ use crate::durable::{DataFile, DiskError};
 use crate::error::Cause;
 use crate::payloads::PayloadStore;
 use crate::places::{CHECKPOINT, FLOOR, OPERATIONAL_KEY, Places, frames_name};
+use crate::recover;
 use ledger_format::{
     Close, ClosedPayloads, FRAMES_MAGIC, Generation, GenerationBody, Hash, Kind, Recovery,
     SegmentOpen, Seq, WriteNumbers,
@@ -101,6 +102,11 @@ pub(crate) fn open_segment(
     beginning: Beginning,
 ) -> Result<OpenSegment, Cause> {
     let first = tip.next;
+    // Key files that an interrupted opening left are replaced; with raw bodies beside them they
+    // belong to a segment that was lost or set aside.
+    if recover::has_orphaned_payloads(places, first)? {
+        recover::companions_aside(places, first)?;
+    }
     let keys = SegmentKeys::generate(config.payload_classes.iter().cloned())?;
     let operational = Identities::read(places.state.keys(), OPERATIONAL_KEY)?;
     let vault = places.recipients().map_err(cause_of_recipients)?;
