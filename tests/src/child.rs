@@ -2,8 +2,9 @@
 
 use crate::ledger::TestLedger;
 use ledger_format::AppendReceipt;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ impl Said {
 pub struct Running {
     child: Child,
     reader: JoinHandle<String>,
+    opened: Receiver<()>,
 }
 
 /// Starts `command`, which ends in the arguments of `crash-writer`.
@@ -51,13 +53,22 @@ pub fn start(mut command: Command) -> Running {
         .stderr(Stdio::inherit())
         .spawn()
         .expect("the child starts");
-    let mut pipe = child.stdout.take().expect("piped");
+    let pipe = child.stdout.take().expect("piped");
+    let (tell, opened) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        pipe.read_to_end(&mut bytes).expect("the pipe");
-        String::from_utf8_lossy(&bytes).into_owned()
+        let mut text = String::new();
+        let mut pipe = BufReader::new(pipe);
+        while pipe.read_line(&mut text).expect("the pipe") > 0 {
+            // Nobody listens unless the kill waits for it.
+            let _ = tell.send(());
+        }
+        text
     });
-    Running { child, reader }
+    Running {
+        child,
+        reader,
+        opened,
+    }
 }
 
 impl Running {
@@ -71,6 +82,14 @@ impl Running {
         // It may have ended by itself.
         let _ = self.child.kill();
         self.wait()
+    }
+
+    /// Waits until it says something: that it opened the ledger, or that it did not.
+    #[must_use]
+    pub fn heard(self) -> Self {
+        // It may have ended without a word.
+        let _ = self.opened.recv_timeout(Duration::from_secs(60));
+        self
     }
 
     /// Waits for the end.

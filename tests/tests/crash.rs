@@ -69,7 +69,13 @@ fn one_ledger(rng: &mut Rng, kills: std::ops::Range<u64>, total: &mut Total) {
     for kill in kills.clone() {
         let (prefix, seed) = (format!("k{kill}"), rng.next_u64().to_string());
         let child = start(command(PROGRAM, &test, &["storm", &prefix, &seed]));
-        let said = child.kill_after(Duration::from_micros(3_000 + rng.below(250_000)));
+        // Mostly while it appends; sometimes while it opens.
+        let said = if rng.one_in(4) {
+            child.kill_after(Duration::from_micros(2_000 + rng.below(60_000)))
+        } else {
+            let after = Duration::from_micros(rng.below(300_000));
+            child.heard().kill_after(after)
+        };
         assert!(said.failed.is_empty(), "kill {kill}: {:?}", said.failed);
         total.before_open += u64::from(!said.opened);
         total.acknowledged += said.acknowledged.len() as u64;
