@@ -56,10 +56,10 @@ fn a_segment_that_was_set_aside_stays_readable_and_its_number_is_used_again() {
     let open =
         SegmentOpen::decode(open_frame.control().expect("control").body).expect("segment_open");
     let files = recovered(&test, &SegmentKeyFiles::body_name(lost));
-    let keys = files
+    let key = files
         .iter()
-        .filter_map(|f| unwrap_data_key(&test.vault, f, &KeyCommitment(open.data_key)).ok());
-    let key = keys.last().expect("the data key of what was set aside");
+        .find_map(|f| unwrap_data_key(&test.vault, f, &KeyCommitment(open.data_key)).ok())
+        .expect("the data key of what was set aside");
     let (mut at, mut opened) = (0, 0);
     while let Ok(frame) = Frame::parse(&frames[at..]) {
         if let Some(r) = frame.record() {

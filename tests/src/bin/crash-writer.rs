@@ -71,6 +71,13 @@ fn storm(writer: &Writer, prefix: &str, seed: u64) -> ! {
         for thread in 0..8 {
             scope.spawn(move || {
                 let mut rng = Rng::new(seed ^ (thread as u64) << 32);
+                // Once in twelve runs: a check takes receipts of 16 generations at most.
+                let rotates = thread == 0 && rng.one_in(12);
+                let new_log_key_at = if rotates {
+                    rng.below(60) as usize
+                } else {
+                    usize::MAX
+                };
                 for number in 0.. {
                     let request = Request {
                         prefix: prefix.to_owned(),
@@ -90,6 +97,9 @@ fn storm(writer: &Writer, prefix: &str, seed: u64) -> ! {
                     }
                     if rng.one_in(200) {
                         report("rotate", writer.rotate().map(drop));
+                    }
+                    if number == new_log_key_at {
+                        report("log-key", writer.rotate_log_key().map(drop));
                     }
                     if rng.one_in(50) {
                         report("checkpoint", writer.checkpoint().map(drop));
