@@ -11,7 +11,8 @@
 //! let (writer, opened) =
 //!     Writer::open("audit".as_ref(), &state_root(None)?, Config::default(), OpenMode::Normal)?;
 //! println!("{} frames, {}", opened.frames, opened.trust_line);
-//! let line = br#"{"type":"run","record_id":"rec_1","run_id":"run_1","initiator":"oncall"}"#;
+//! let line = br#"{"type":"run","record_id":"rec_1","run_id":"run_1","initiator":"oncall",
+//!     "status":"started","started_at":"2026-11-30T14:02:41Z"}"#;
 //! let record = writer.prepare(Submission::from_json(line)?, None)?;
 //! for receipt in writer.append(vec![record])? {
 //!     println!("{}", receipt.to_json());
