@@ -15,7 +15,7 @@ use crate::places::{Identity, OPERATIONAL_KEY, Places, frames_name};
 use crate::reader::{Found, SegmentReader};
 use crate::recover;
 use crate::resume::Resume;
-use crate::scan::{Known, Place, Scan, ScanError, scan};
+use crate::scan::{Known, Place, Scan, ScanError, scan, scan_before};
 use crate::segment::{
     Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, finish_close, promote_keys,
     publish,
@@ -105,7 +105,15 @@ pub(crate) fn open(
         Last::Damaged(past) => return generation::past_damage(places, &identity, config, *past),
     };
     let keys = SegmentSecrets::open(&places, &found.scan)?;
-    check_tags(&places, &found, &keys)?;
+    match check_tags(&places, &found, &keys) {
+        Err(OpenError::Damaged { offset, .. })
+            if mode == OpenMode::NewGeneration(GenerationReason::Damage) =>
+        {
+            let past = before_forged(&identity, found, offset)?;
+            return generation::past_damage(places, &identity, config, past);
+        }
+        checked => checked?,
+    }
     // The floor before the keys: an old copy names old keys too, and none of them is lost.
     match floor::check(&places, &found.scan, identity.id) {
         Ok(()) => {}
@@ -190,6 +198,30 @@ fn is_declared(
             .is_some_and(|g| g.set_aside.as_ref() == Some(set_aside))),
         Err(ScanError::Damaged { .. }) => Ok(false),
         Err(ScanError::Disk(e)) => Err(e.into()),
+    }
+}
+
+/// A last segment of which the frame at `forged` and all behind it are to be set aside.
+fn before_forged(
+    identity: &Identity,
+    found: LastSegment,
+    forged: ByteOffset,
+) -> Result<PastDamage, OpenError> {
+    let LastSegment { file, scan } = found;
+    let known = Known {
+        name: &identity.name,
+        id: identity.id,
+    };
+    match scan_before(&file, scan.first, known, forged) {
+        Ok(scan) => Ok(PastDamage {
+            segment: scan.first,
+            offset: scan.end,
+            kept: LastSegment { file, scan },
+        }),
+        Err(ScanError::Disk(e)) => Err(e.into()),
+        Err(ScanError::Damaged { .. }) => Err(OpenError::NoGenerationNeeded(
+            "the segment changed while it was read: open it again",
+        )),
     }
 }
 

@@ -138,13 +138,28 @@ pub(crate) fn scan(
     resume: Option<&Resume>,
 ) -> Result<Scan, ScanError> {
     if let Some(resume) = resume
-        && let Ok(scan) = scan_from(file, first, &known, Some(resume))
+        && let Ok(scan) = scan_from(file, first, &known, Some(resume), None)
         && scan.damage.is_none()
         && scan.last_checkpoint.is_some()
     {
         return Ok(scan);
     }
-    scan_from(file, first, &known, None)
+    scan_from(file, first, &known, None, None)
+}
+
+/// Reads the segment up to the write in which the frame at `forged` stands, and takes what is there
+/// for damage: chain and structure are good, but the frame is not this ledger's own.
+pub(crate) fn scan_before(
+    file: &DataFile,
+    first: Seq,
+    known: Known<'_>,
+    forged: ByteOffset,
+) -> Result<Scan, ScanError> {
+    let mut scan = scan_from(file, first, &known, None, Some(forged))?;
+    let what = "not written by this ledger's writer".to_owned();
+    scan.damage
+        .get_or_insert((scan.next, scan.end, Damage::Forged(what)));
+    Ok(scan)
 }
 
 fn scan_from(
@@ -152,6 +167,7 @@ fn scan_from(
     first: Seq,
     known: &Known<'_>,
     resume: Option<&Resume>,
+    until: Option<ByteOffset>,
 ) -> Result<Scan, ScanError> {
     let len = file.len()?;
     let mut reader = SegmentReader::new(file, len);
@@ -177,6 +193,9 @@ fn scan_from(
     let mut at = ByteOffset(FRAMES_MAGIC.len() as u64);
     let mut skip = resume;
     let stopped = loop {
+        if until.is_some_and(|until| at >= until) {
+            break None;
+        }
         match reader.at(at)? {
             Found::End | Found::Zero => break None,
             Found::Bad(e) => break Some(Damage::Frame(e)),
