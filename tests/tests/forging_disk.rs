@@ -6,10 +6,10 @@ use ledger_tests::audit::{Anchored, expect_verdict, verify};
 use ledger_tests::forge::Tip;
 use ledger_tests::ledger::append;
 use ledger_tests::record::Shape;
-use ledger_tests::{TestLedger, stored_frames};
+use ledger_tests::{TestLedger, read_everything, stored_frames};
 use ledger_vault::EpochKey;
 use ledger_verify::Verdict;
-use ledger_writer::OpenError;
+use ledger_writer::{GenerationReason, OpenError, OpenMode};
 use std::fs::{self};
 
 /// A ledger with frames behind its last checkpoint, not closed, as a kill leaves it.
@@ -152,14 +152,10 @@ fn an_uncovered_record_that_was_edited_and_linked_anew_is_never_signed() {
 }
 
 #[test]
-fn forged_segments_and_frames_behind_a_close_are_refused() {
+fn frames_behind_a_close_are_refused() {
     let base = TestLedger::new();
     base.append("a", 3, Shape::Small);
     let frames = stored_frames(&base.ledger());
-    let open = frames
-        .iter()
-        .rfind(|f| f.kind() == Kind::SegmentOpen)
-        .expect("segment_open");
 
     let test = base.copy();
     put_behind_data(
@@ -167,41 +163,83 @@ fn forged_segments_and_frames_behind_a_close_are_refused() {
         &Tip::behind(&frames).noise_record(WriteNumbers::ALONE),
     );
     refuses(&test, "a record behind a close");
+}
 
-    // A whole segment, signed by a key that the forger made.
-    let test = base.copy();
-    let mut tip = Tip::behind(&frames);
-    let next = tip.next;
-    let own = EpochKey::generate().expect("a key");
-    let mut body = SegmentOpen::decode(open.body()).expect("segment_open");
-    let last = frames.last().expect("frames");
-    let note = ledger_format::decode_checkpoint_body(last.body()).expect("a checkpoint");
-    body.previous = Some(note.to_vec());
-    body.predecessor = tip.link;
-    body.epoch_key = own.public();
-    body.frontier = Tip::behind(&frames[..frames.len() - 1]).tree.hashes();
-    let bytes = [
-        tip.segment_open(&body.encode(), &own),
-        tip.noise_record(WriteNumbers::ALONE),
-    ]
-    .concat();
-    fs::write(
-        test.segments()
-            .join(format!("{next:020}.frames", next = next.0)),
-        [&FRAMES_MAGIC[..], &bytes].concat(),
-    )
-    .expect("written");
-    let report = verify(&test.ledger(), &Anchored::by(&base.made.trust_line));
-    expect_verdict(&report, Verdict::Violation);
-    let before = fs::read(test.state_dir().join("floor")).expect("floor");
-    let refused = test.try_open().expect_err("a forged segment");
-    eprintln!("a forged segment: {refused}");
+/// A segment that continues the chain in every value anybody can compute, signed by a key that the
+/// forger made: bare or with a record, without key files or with those of the segment before.
+#[test]
+fn a_whole_forged_segment_is_refused() {
+    let base = TestLedger::new();
+    base.append("a", 3, Shape::Small);
+    let trust = &base.made.trust_line;
+    let frames = stored_frames(&base.ledger());
+    let open = frames
+        .iter()
+        .rfind(|f| f.kind() == Kind::SegmentOpen)
+        .expect("segment_open");
+    for (with_record, with_keys) in [(false, false), (true, false), (false, true), (true, true)] {
+        let what = format!("record {with_record}, key files {with_keys}");
+        let test = base.copy();
+        let mut tip = Tip::behind(&frames);
+        let next = tip.next;
+        let own = EpochKey::generate().expect("a key");
+        let mut body = SegmentOpen::decode(open.body()).expect("segment_open");
+        let last = frames.last().expect("frames");
+        let note = ledger_format::decode_checkpoint_body(last.body()).expect("a checkpoint");
+        body.previous = Some(note.to_vec());
+        body.predecessor = tip.link;
+        body.epoch_key = own.public();
+        body.frontier = Tip::behind(&frames[..frames.len() - 1]).tree.hashes();
+        let mut bytes = FRAMES_MAGIC.to_vec();
+        bytes.extend(tip.segment_open(&body.encode(), &own));
+        if with_record {
+            bytes.extend(tip.noise_record(WriteNumbers::ALONE));
+        }
+        let name = |seq: u64, end: &str| test.segments().join(format!("{seq:020}.{end}"));
+        fs::write(name(next.0, "frames"), bytes).expect("written");
+        if with_keys {
+            for end in ["body.age", "envelope.age", "30d.age"] {
+                fs::copy(name(open.segment.0, end), name(next.0, end)).expect("copied");
+            }
+        }
+        let report = verify(&test.ledger(), &Anchored::by(trust));
+        expect_verdict(&report, Verdict::Violation);
+        let before = fs::read(test.state_dir().join("floor")).expect("floor");
+        for _ in 0..2 {
+            let refused = test
+                .try_open()
+                .err()
+                .unwrap_or_else(|| panic!("{what}: opened"));
+            eprintln!("{what}: {refused}");
+            let floor = fs::read(test.state_dir().join("floor")).expect("floor");
+            assert_eq!(floor, before, "{what}: something was signed");
+        }
+        // Without it the ledger is as it was.
+        fs::remove_file(name(next.0, "frames")).expect("removed");
+        expect_verdict(
+            &verify(&test.ledger(), &Anchored::by(trust)),
+            Verdict::Verified,
+        );
+        test.append("b", 1, Shape::Payload);
+    }
+}
+
+/// As the refusal says: `--past-damage` goes on without the forgery, and without anything else.
+#[test]
+fn the_operator_can_go_on_past_forged_frames() {
+    let test = unclosed();
+    let records = read_everything(&test).len();
+    let forged = Tip::behind(&stored_frames(&test.ledger())).noise_record(WriteNumbers::ALONE);
+    put_behind_data(&test, &forged);
+    let mode = OpenMode::NewGeneration(GenerationReason::Damage);
+    let (writer, opened) = test.open_as(mode).unwrap_or_else(|e| panic!("{e}"));
+    writer.close().expect("closes");
+    assert_eq!(opened.set_aside.len(), 1);
+    let report = verify(&test.ledger(), &Anchored::by(&opened.trust_line));
+    assert_eq!(report.exit_code, 2, "{:#?}", report.findings);
     assert_eq!(
-        fs::read(test.state_dir().join("floor")).expect("floor"),
-        before
-    );
-    expect_verdict(
-        &verify(&base.ledger(), &Anchored::by(&base.made.trust_line)),
-        Verdict::Verified,
+        read_everything(&test).len(),
+        records,
+        "nothing of the writer's own is set aside"
     );
 }
