@@ -15,7 +15,7 @@ use crate::workspace::{Outcome, Workspace, refuse, run as run_command};
 
 const MAKER: &str = "fixtures/ref/make.py";
 /// The folders below `fixtures/` that the maker owns whole.
-const MADE: &[&str] = &["accept", "reject"];
+const MADE: &[&str] = &["accept", "reject", "payloads"];
 
 #[derive(Args)]
 pub(crate) struct FixturesArgs {

@@ -202,6 +202,7 @@ impl Anchors {
             sizes,
             promises,
             quick,
+            payloads: false,
         }
     }
 }

@@ -434,6 +434,11 @@ impl Judge<'_> {
     }
 
     fn erasure(&mut self, item: &Item<'_>, body: &Erasure) {
+        if self.rules.payloads && item.sound {
+            for segment in &body.segments {
+                self.out.erased.add(*segment, &body.class);
+            }
+        }
         let text = format!(
             "payload files of class {} ended in {} segments by rule {:?}; their digests stay",
             body.class,

@@ -264,6 +264,7 @@ impl<'r> Chain<'r> {
         total.next_seq = out.next_seq;
         total.end = out.end;
         total.halt |= out.halt;
+        total.erased.append(&out.erased);
         if let Some(newest) = out.newest {
             self.newest.retain(|c| c.generation != newest.generation);
             self.newest.push(newest);

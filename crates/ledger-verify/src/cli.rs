@@ -7,6 +7,7 @@ use crate::compare::compare;
 use crate::files::Folder;
 use crate::outside::{CopyRoot, digests, read_small, write_whole};
 use crate::pages::{render_html, render_markdown};
+use crate::payload_files::PayloadFolder;
 use crate::report::{Report, Verdict};
 use crate::text::{TextStyle, render_text};
 use crate::verify::{Request, Verification, verify};
@@ -66,6 +67,11 @@ pub struct VerifyArgs {
     #[arg(long)]
     pub quick: bool,
 
+    /// Check the payload files too, still without any key: each raw body that a frame declares is
+    /// there, unaltered or erased, and nothing else is. DIR2: where they lie, if not in DIR
+    #[arg(long, value_name = "DIR2", num_args = 0..=1, conflicts_with_all = ["until", "quick"])]
+    pub payloads: Option<Option<PathBuf>>,
+
     /// Write the report here as well: .html, .md or .json
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -91,6 +97,7 @@ pub struct VerifyArgs {
 pub const EXAMPLES: &str = "Examples:
   ledger-verify /mnt/audit --trust trust.txt --checkpoint 2026-08-31.ckpt --save-checkpoint 2026-11-30.ckpt
   ledger-verify /mnt/audit --trust trust.txt --max-age 24h --report audit.html
+  ledger-verify /mnt/audit --trust trust.txt --payloads /mnt/payloads
   ledger-verify /mnt/audit --compare /mnt/other-copy
 
 Exit codes: 0 verified, 1 violation, 2 incomplete, 3 could not run or judge, 4 self-consistent only, 64 usage";
@@ -211,9 +218,13 @@ fn json(report: &Report) -> String {
 
 /// The report, and what is to be said beside it.
 fn checked(args: &VerifyArgs) -> Result<(Report, Vec<String>), Refusal> {
-    let root = CopyRoot::of(&args.dir).map_err(|e| Refusal::file(&args.dir, &e))?;
+    let root_of = |dir: &PathBuf| CopyRoot::of(dir).map_err(|e| Refusal::file(dir, &e));
+    let root = root_of(&args.dir)?;
+    let payloads = args.payloads.as_ref().and_then(Option::as_ref);
+    let payloads = payloads.map(root_of).transpose()?;
     for target in [&args.report, &args.save_checkpoint].into_iter().flatten() {
-        if root.would_hold(target) {
+        let held = |root: &CopyRoot| root.would_hold(target);
+        if held(&root) || payloads.as_ref().is_some_and(held) {
             let text = "lies inside the copy that is checked, and nothing is written there";
             return Err(Refusal::usage(format!("{}: {text}", target.display())));
         }
@@ -224,6 +235,7 @@ fn checked(args: &VerifyArgs) -> Result<(Report, Vec<String>), Refusal> {
         mut report,
         newest_checkpoint,
         files,
+        payload_files,
     } = with_progress(args, &request)?;
     if let Some(other) = &args.compare {
         let list = |dir: &Path| Folder::list(dir).map_err(|e| Refusal::file(dir, &e));
@@ -232,7 +244,7 @@ fn checked(args: &VerifyArgs) -> Result<(Report, Vec<String>), Refusal> {
     }
     let mut more = Vec::new();
     if let (Some(path), Some(kind)) = (&args.report, kind) {
-        report.read.files = digests(&files);
+        report.read.files = digests(&files, &payload_files);
         let text = match kind {
             ReportKind::Html => render_html(&report),
             ReportKind::Markdown => render_markdown(&report),
@@ -283,6 +295,8 @@ fn request(args: &VerifyArgs, root: &CopyRoot) -> Result<Request, Refusal> {
     let millis = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
     request.max_age = args.max_age.map(millis);
     request.quick = args.quick;
+    let payloads = args.payloads.as_ref();
+    request.payloads = payloads.map(|p| p.as_ref().unwrap_or(&args.dir).clone());
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     request.threads = args.threads.map_or(processors, usize::from);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -378,7 +392,11 @@ fn progress_bar(args: &VerifyArgs, request: &Request) -> Option<ProgressBar> {
         .segments
         .iter()
         .map(|s| fs::metadata(&s.path).map_or(0, |m| m.len()));
-    let bar = ProgressBar::with_draw_target(Some(lens.sum()), ProgressDrawTarget::hidden());
+    let payloads = request.payloads.as_ref();
+    let payloads = payloads.and_then(|dir| PayloadFolder::list(dir).ok());
+    let payloads = payloads.map_or(0, |p| p.total_len());
+    let total = lens.fold(payloads, u64::saturating_add);
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
     let template = "{percent:>3}%  {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left";
     bar.set_style(ProgressStyle::with_template(template).ok()?);
     let shown = bar.clone();

@@ -121,9 +121,29 @@ codes! {
     ReceiptAbsent = "receipt_absent", Violation, "You hold a receipt for a frame behind the end of this copy: an acknowledged record is missing, or the copy is older than the receipt.";
     /// A receipt's frame is another.
     ReceiptMismatch = "receipt_mismatch", Violation, "The frame with the receipt's number is not the one that was promised, or the receipt is another ledger's.";
+    /// A declared message is not there.
+    PayloadMissing = "payload_missing", Violation, "A frame declares a raw body that is not there: its payload file is absent or too short, and no erasure in the chain names that class and segment. Usual causes: a copy without its payload files (say where they lie: --payloads DIR2), a file deleted or cut by hand, an erasure that was never recorded. The frame and the digest in it stay good.";
+    /// A message has other bytes.
+    PayloadAltered = "payload_altered", Violation, "The bytes of a payload file are not those whose hash stands in the frame, or the file does not begin as a payload file: they were altered after they were written, or the file is another one's. Usual causes: an edit, a bad disk block, files swapped. Compare with another copy.";
+    /// Bytes or a file that nobody declares.
+    PayloadUndeclared = "payload_undeclared", Violation, "A payload file holds bytes that neither a frame nor the segment's close accounts for, lies under a name that the chain does not know, or a frame names a class that its segment has no key for. Usual causes: bytes or files put there by hand, a file that grew after its segment closed, the .frames file of a newer segment left out of the copy.";
+    /// Two ranges meet.
+    PayloadOverlap = "payload_overlap", Violation, "Two frames declare the same bytes of a payload file, or the segment's close calls bytes unused that a frame declares. A writer that follows the format never does that. The message of the later frame was not judged.";
 }
 
 impl Code {
+    /// Whether it is about payload files: no verdict on the chain rests on it.
+    #[must_use]
+    pub const fn is_of_payloads(self) -> bool {
+        matches!(
+            self,
+            Self::PayloadMissing
+                | Self::PayloadAltered
+                | Self::PayloadUndeclared
+                | Self::PayloadOverlap
+        )
+    }
+
     /// The code with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -176,6 +196,14 @@ pub const WORDS: &[(&str, &str)] = &[
     (
         "erasure",
         "A note: the payload files of a retention class and their key were deleted by rule. Their digests stay in the chain. It attests only that this copy was deleted.",
+    ),
+    (
+        "payload_erased",
+        "A note: frames declare raw bodies whose files and keys were ended by an erasure in the chain. Nothing is said about their bytes; their digests stay in the frames. It attests only that this copy was deleted.",
+    ),
+    (
+        "payload_still_present",
+        "A note: an erasure in the chain names this file, and it is still there. Usual causes: a copy made before the deletion, a backup that was put back, a crash between the erasure and the deletion (opening the ledger repeats it).",
     ),
     (
         "clock_back",

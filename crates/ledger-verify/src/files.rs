@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// More files than this in one folder are refused: bounds the list that is held.
-const SEGMENTS_MAX: usize = 1 << 20;
+pub(crate) const SEGMENTS_MAX: usize = 1 << 20;
 /// Names of ignored files that are kept for the report.
 const IGNORED_LISTED_MAX: usize = 20;
 
@@ -97,7 +97,15 @@ impl SegmentBytes {
     /// The system's; `InvalidInput` with a clear text for anything but a regular file of a
     /// length that the format allows.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let refuse = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text.to_owned()));
+        let opened = Self::open_of_any_length(path)?;
+        if opened.len > SEGMENT_FILE_LEN_MAX {
+            return refuse("longer than any segment may be");
+        }
+        Ok(opened)
+    }
+
+    /// Opens a regular file for which the format knows no greatest length: a payload file.
+    pub(crate) fn open_of_any_length(path: &Path) -> io::Result<Self> {
         let named = fs::symlink_metadata(path)?;
         if !named.is_file() {
             return refuse("not a regular file (a link, folder, pipe or device)");
@@ -106,9 +114,6 @@ impl SegmentBytes {
         let opened = file.metadata()?;
         if !opened.is_file() || !same_file(&named, &opened) {
             return refuse("the file was exchanged while it was being opened");
-        }
-        if opened.len() > SEGMENT_FILE_LEN_MAX {
-            return refuse("longer than any segment may be");
         }
         Ok(Self {
             file,
@@ -127,6 +132,10 @@ impl SegmentBytes {
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
+}
+
+fn refuse<T>(text: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text.to_owned()))
 }
 
 #[cfg(unix)]

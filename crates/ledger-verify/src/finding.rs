@@ -41,7 +41,10 @@ pub struct Finding {
     /// Where.
     #[serde(flatten)]
     pub place: Place,
-    /// End of the bytes concerned, when a frame's length is known.
+    /// The file that the offset is in, when it is not the segment's `.frames` file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// End of the bytes concerned, when their length is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
     /// The writer's clock in that frame, when it could be read.
@@ -71,12 +74,27 @@ impl Finding {
             code,
             class: code.class(),
             place,
+            file: None,
             end: None,
             time: None,
             expected: None,
             found: None,
             detail: String::new(),
         }
+    }
+
+    /// In another file than the segment's `.frames` file.
+    #[must_use]
+    pub fn in_file(mut self, name: impl Into<String>) -> Self {
+        self.file = Some(name.into());
+        self
+    }
+
+    /// Name of the file that the offset is in.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        let frames = || format!("{:020}.frames", self.place.segment.0);
+        self.file.clone().unwrap_or_else(frames)
     }
 
     /// With one sentence.

@@ -23,12 +23,15 @@ pub mod cli;
 mod code;
 mod compare;
 mod conclude;
+mod coverage;
 mod escape;
 mod files;
 mod finding;
 mod judge;
 mod outside;
 mod pages;
+mod payload_files;
+mod payloads;
 mod pipeline;
 mod reader;
 mod report;
@@ -45,8 +48,8 @@ pub use files::{Folder, SegmentBytes, SegmentFile};
 pub use finding::{Bounded, FINDINGS_LISTED_MAX, Finding, Note, Place};
 pub use pages::{render_html, render_markdown};
 pub use report::{
-    Continuity, CountsReport, FileDigest, Freshness, GenerationReport, HeldCheckpoint, ReadReport,
-    ReceiptsReport, Report, TailReport, TrustReport, Verdict,
+    Continuity, CountsReport, FileDigest, Freshness, GenerationReport, HeldCheckpoint,
+    PayloadsReport, ReadReport, ReceiptsReport, Report, TailReport, TrustReport, Verdict,
 };
 pub use text::{TextStyle, render_text};
 pub use verify::{Request, Verification, verify};

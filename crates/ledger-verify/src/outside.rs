@@ -80,12 +80,20 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// SHA-256 of the files that were read.
-pub(crate) fn digests(files: &[SegmentFile]) -> Vec<FileDigest> {
-    files.iter().filter_map(|f| digest(f).ok()).collect()
+pub(crate) fn digests(files: &[SegmentFile], payload_files: &[PathBuf]) -> Vec<FileDigest> {
+    let payloads = payload_files.iter().filter_map(|path| {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        let bytes = SegmentBytes::open_of_any_length(path).ok()?;
+        digest(name, &bytes).ok()
+    });
+    let frames = files.iter().filter_map(|f| {
+        let bytes = SegmentBytes::open(&f.path).ok()?;
+        digest(f.name(), &bytes).ok()
+    });
+    frames.chain(payloads).collect()
 }
 
-fn digest(file: &SegmentFile) -> io::Result<FileDigest> {
-    let bytes = SegmentBytes::open(&file.path)?;
+fn digest(name: String, bytes: &SegmentBytes) -> io::Result<FileDigest> {
     let mut hasher = Sha256::new();
     let mut buf = vec![0; 1 << 20];
     let mut at = 0_u64;
@@ -98,7 +106,7 @@ fn digest(file: &SegmentFile) -> io::Result<FileDigest> {
     }
     let hash: [u8; 32] = hasher.finalize().into();
     Ok(FileDigest {
-        name: file.name(),
+        name,
         bytes: bytes.len(),
         sha256: ledger_format::Link(hash).to_hex(),
     })

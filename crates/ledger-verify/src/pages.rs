@@ -81,10 +81,10 @@ fn finding_row(out: &mut String, finding: &Finding) {
     };
     let _ = writeln!(
         out,
-        "<tr><td>{}</td><td>{}</td><td>{:020}.frames, byte {}</td><td>{}<br>{}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}, byte {}</td><td>{}<br>{}</td></tr>",
         html(finding.code.name()),
         finding.place.seq,
-        finding.place.segment.0,
+        html(&finding.file_name()),
         finding.place.offset,
         html(&format!("{between}{}", finding.detail)),
         html(finding.code.explanation()),
@@ -102,14 +102,14 @@ pub fn render_markdown(report: &Report) -> String {
         markdown(&report.sentence)
     );
     if !report.findings.is_empty() {
-        out.push_str("| code | frame | segment | byte | what |\n|---|---|---|---|---|\n");
+        out.push_str("| code | frame | file | byte | what |\n|---|---|---|---|---|\n");
         for f in &report.findings {
             let _ = writeln!(
                 out,
                 "| {} | {} | {} | {} | {} |",
                 markdown(f.code.name()),
                 f.place.seq,
-                f.place.segment,
+                markdown(&f.file_name()),
                 f.place.offset,
                 markdown(&f.detail)
             );

@@ -177,6 +177,29 @@ pub struct FileDigest {
     pub sha256: String,
 }
 
+/// What the check of payload files gave.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct PayloadsReport {
+    /// The folder that they were looked for in.
+    pub folder: String,
+    /// Payload files that were read.
+    pub files: u64,
+    /// Bytes of messages that were hashed.
+    pub bytes: u64,
+    /// Messages that frames declare.
+    pub declared: u64,
+    /// Of these, there and with the hash that the frame has.
+    pub intact: u64,
+    /// Of these, ended by an erasure.
+    pub erased: u64,
+    /// Bytes of segments without a close that no frame declares: sealed, and not yet or never
+    /// appended. They are no finding.
+    pub undeclared_bytes: u64,
+    /// Segments and payload files that were not judged, because the chain around them was not
+    /// read, is not there or has findings of its own.
+    pub not_judged: u64,
+}
+
 /// Frames counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CountsReport {
@@ -249,6 +272,8 @@ pub struct Report {
     pub read: ReadReport,
     /// Frames counted.
     pub counts: CountsReport,
+    /// Payload files; None when they were not read.
+    pub payloads: Option<PayloadsReport>,
     /// Changes of keys.
     pub generations: Vec<GenerationReport>,
     /// Notes; they never change the verdict.

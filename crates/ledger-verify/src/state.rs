@@ -6,6 +6,7 @@ use crate::finding::{Bounded, Finding, Note};
 use ledger_format::{
     ByteOffset, Frontier, Generation, Hash, LedgerId, Link, OutsideCover, Seq, UnixMillis,
 };
+use std::collections::BTreeSet;
 
 /// Receipts of more ledgers and generations than this in one file are refused.
 pub(crate) const RECEIPT_ORIGINS_MAX: usize = 16;
@@ -30,6 +31,44 @@ pub(crate) struct Rules {
     pub(crate) covered_to: u64,
     /// Only heads, control frames and borders are looked at.
     pub(crate) quick: bool,
+    /// Payload files are checked afterwards: erasures are kept.
+    pub(crate) payloads: bool,
+}
+
+/// More erased files than this are not told apart: bounds memory.
+const ERASED_MAX: usize = 1 << 20;
+
+/// Which payload files erasure frames name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Erased {
+    files: BTreeSet<(Seq, String)>,
+    /// Some were not kept.
+    pub(crate) overflow: bool,
+}
+
+impl Erased {
+    pub(crate) fn add(&mut self, segment: Seq, class: &str) {
+        if self.files.len() < ERASED_MAX {
+            self.files.insert((segment, class.to_owned()));
+        } else {
+            self.overflow = true;
+        }
+    }
+
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.overflow |= other.overflow;
+        for (segment, class) in &other.files {
+            self.add(*segment, class);
+        }
+    }
+
+    pub(crate) fn names(&self, segment: Seq, class: &str) -> bool {
+        self.files.contains(&(segment, class.to_owned()))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(Seq, String)> {
+        self.files.iter()
+    }
 }
 
 /// Counts one promise in its place.
@@ -232,6 +271,8 @@ pub(crate) struct Outcome {
     pub(crate) end: Option<(ByteOffset, Seq)>,
     /// An unknown suite: nothing behind is judged.
     pub(crate) halt: bool,
+    /// What sound erasure frames name, when payload files are to be checked.
+    pub(crate) erased: Erased,
 }
 
 #[cfg(test)]

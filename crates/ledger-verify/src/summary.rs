@@ -5,11 +5,14 @@ use crate::code::{Class, Code};
 use crate::conclude::{Conclusion, inside_line};
 use crate::files::Folder;
 use crate::finding::{FINDINGS_LISTED_MAX, Finding, Note};
+use crate::payload_files::is_payload_file;
+use crate::payloads::PayloadOutcome;
 use crate::report::{
     Continuity, CountsReport, Freshness, GenerationReport, NOT_SHOWN, ReadReport, Report,
     TailReport, TrustReport, Verdict,
 };
 use crate::verify::Request;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Everything that a report is made from.
@@ -20,6 +23,7 @@ pub(crate) struct Material<'m, 'r> {
     pub(crate) chain: &'m Chain<'r>,
     pub(crate) conclusion: &'m Conclusion,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) payloads: Option<&'m PayloadOutcome>,
     pub(crate) elapsed: Duration,
 }
 
@@ -30,6 +34,7 @@ pub(crate) fn summarize(m: &Material<'_, '_>) -> Report {
     let frames = frames(m);
     let mut findings = m.findings.clone();
     let more = findings.len().saturating_sub(FINDINGS_LISTED_MAX) as u64;
+    let more = more.saturating_add(m.payloads.map_or(0, |p| p.findings.more));
     findings.truncate(FINDINGS_LISTED_MAX);
     let mut report = Report {
         report: "v1",
@@ -56,6 +61,7 @@ pub(crate) fn summarize(m: &Material<'_, '_>) -> Report {
             checkpoints: total.counts.checkpoints,
             epochs: m.chain.segments.len() as u64,
         },
+        payloads: m.payloads.map(|p| p.report.clone()),
         generations: generations(m),
         notes: notes(m),
         notes_more: total.notes.more,
@@ -131,13 +137,27 @@ fn read(m: &Material<'_, '_>) -> ReadReport {
     if absent > 0 {
         skipped.push(format!("{absent} segments outside the frames asked for"));
     }
+    if m.request.payloads.is_some() && m.payloads.is_none() {
+        skipped.push("payload files: they need all frames up to the end, hashed".to_owned());
+    }
+    let not_judged = m.payloads.map_or(0, |p| p.report.not_judged);
+    if not_judged > 0 {
+        skipped.push(format!(
+            "payload files of {not_judged} segment{} absent or with findings in the chain",
+            plural(not_judged)
+        ));
+    }
+    // Payload files beside the frames are not ignored when they are checked.
+    let beside = m.payloads.map_or(0, |p| p.beside);
+    let mut ignored = m.folder.ignored.clone();
+    ignored.retain(|name| beside == 0 || !is_payload_file(name));
     ReadReport {
         segments_read: m.chain.segments.len() as u64,
         segments_present: m.folder.segments.len() as u64,
         bytes: bytes.fold(0, |sum: u64, s| sum.saturating_add(s.len)),
         elapsed_ms: u64::try_from(m.elapsed.as_millis()).unwrap_or(u64::MAX),
-        ignored: m.folder.ignored.clone(),
-        ignored_count: m.folder.ignored_count,
+        ignored,
+        ignored_count: m.folder.ignored_count.saturating_sub(beside),
         skipped,
         files: Vec::new(),
     }
@@ -186,7 +206,10 @@ fn still_good(m: &Material<'_, '_>) -> Vec<u64> {
     if m.findings.iter().all(|f| f.class == Class::Incomplete) {
         return Vec::new();
     }
-    let good = m.chain.segments.iter().filter(|s| s.good);
+    let of_payloads = m.findings.iter().filter(|f| f.code.is_of_payloads());
+    let touched: BTreeSet<u64> = of_payloads.map(|f| f.place.segment.0).collect();
+    let good = m.chain.segments.iter();
+    let good = good.filter(|s| s.good && !touched.contains(&s.first.0));
     good.map(|s| s.first.0).collect()
 }
 
@@ -244,6 +267,9 @@ fn sentence(m: &Material<'_, '_>, report: &Report) -> String {
         Verdict::Violation => match first_violation(&report.findings) {
             Some(f) if outside(f.code) => {
                 "The copy is not what was promised by what you hold from outside it.".to_owned()
+            }
+            Some(f) if f.code.is_of_payloads() => {
+                "The frames are whole; payload files are not what they declare.".to_owned()
             }
             Some(f) => changed(m, f),
             None => String::new(),
@@ -328,7 +354,10 @@ fn next_steps(report: &Report) -> Vec<String> {
         Verdict::Verified => &[],
         Verdict::QuickCheckPassed => &["run again without --quick to hash every frame"],
     };
-    steps.iter().map(|s| (*s).to_owned()).collect()
+    let elsewhere = "payload files elsewhere:  --payloads DIR2   names the folder that they lie in";
+    let elsewhere = has(report, Code::PayloadMissing).then_some(&elsewhere);
+    let steps = steps.iter().chain(elsewhere);
+    steps.map(|s| (*s).to_owned()).collect()
 }
 
 pub(crate) const fn plural(n: u64) -> &'static str {

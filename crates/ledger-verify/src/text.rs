@@ -2,7 +2,7 @@
 
 use crate::escape::plain;
 use crate::finding::Finding;
-use crate::report::{Report, Verdict};
+use crate::report::{PayloadsReport, Report, Verdict};
 use crate::summary::{plural, span};
 use std::fmt::Write as _;
 
@@ -158,7 +158,7 @@ fn in_full(out: &mut String, number: usize, finding: &Finding) {
 }
 
 fn place(finding: &Finding) -> String {
-    let file = format!("{:020}.frames", finding.place.segment.0);
+    let file = finding.file_name();
     match finding.end {
         Some(end) => format!("{file}, bytes {} to {end}", finding.place.offset),
         None => format!("{file}, byte {}", finding.place.offset),
@@ -270,6 +270,29 @@ fn read(out: &mut String, report: &Report) {
         c.records, c.control_frames, c.checkpoints, c.epochs
     );
     field(out, "counts", &counts);
+    field(out, "payloads", &payloads(report.payloads.as_ref()));
+}
+
+fn payloads(report: Option<&PayloadsReport>) -> String {
+    let Some(p) = report else {
+        return "payload files not read (--payloads)".to_owned();
+    };
+    let mut text = format!(
+        "{} of {} messages as declared, {} in {} file{}",
+        p.intact,
+        p.declared,
+        size(p.bytes),
+        p.files,
+        plural(p.files)
+    );
+    if p.erased > 0 {
+        let _ = write!(text, "; {} erased", p.erased);
+    }
+    if p.undeclared_bytes > 0 {
+        let bytes = size(p.undeclared_bytes);
+        let _ = write!(text, "; {bytes} without a frame where no close says so yet");
+    }
+    text
 }
 
 /// Bytes in the unit that gives one to three digits.

@@ -4,12 +4,14 @@ use crate::anchors::Anchors;
 use crate::chain::Chain;
 use crate::code::Code;
 use crate::conclude::{Conclusion, Limits, conclude};
-use crate::files::{Folder, SegmentFile};
+use crate::files::{Folder, SegmentBytes, SegmentFile};
 use crate::finding::Finding;
+use crate::payload_files::PayloadFolder;
+use crate::payloads::{self, PayloadOutcome, Scope};
 use crate::pipeline;
 use crate::report::Report;
 use crate::summary;
-use ledger_format::{ByteOffset, Seq, UnixMillis};
+use ledger_format::{ByteOffset, ReadAt, Seq, UnixMillis};
 use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -31,6 +33,9 @@ pub struct Request {
     pub max_age: Option<u64>,
     /// Only heads, borders and checkpoint signatures.
     pub quick: bool,
+    /// Check payload files too: those in this folder, or in its folder `segments`. Not done in a
+    /// quick check, nor with `until`: any later segment may hold the erasure of a file.
+    pub payloads: Option<PathBuf>,
     /// Worker threads, at least 1.
     pub threads: usize,
     /// This computer's clock.
@@ -49,6 +54,7 @@ impl Request {
             until: None,
             max_age: None,
             quick: false,
+            payloads: None,
             threads: 1,
             now: UnixMillis(0),
         }
@@ -64,14 +70,19 @@ pub struct Verification {
     pub newest_checkpoint: Option<Vec<u8>>,
     /// The files that were read.
     pub files: Vec<SegmentFile>,
+    /// The payload files that were read.
+    pub payload_files: Vec<PathBuf>,
 }
+
+/// Readings of a ledger that goes on while its payload files are looked for.
+const READINGS_MAX: usize = 3;
 
 /// Checks a copy of a ledger.
 ///
 /// `progress` is told of bytes as they are done, from any thread.
 ///
 /// # Errors
-/// Only when the folder cannot be listed; everything about the files is in the report.
+/// Only when a folder cannot be listed; everything about the files is in the report.
 pub fn verify(request: &Request, progress: &(dyn Fn(u64) + Sync)) -> io::Result<Verification> {
     verify_by(request, Path::Fast, progress)
 }
@@ -89,10 +100,32 @@ fn verify_by(
     path: Path,
     progress: &(dyn Fn(u64) + Sync),
 ) -> io::Result<Verification> {
+    let mut readings = 0_usize;
+    loop {
+        readings = readings.saturating_add(1);
+        let (verification, again) = read(request, path, progress)?;
+        if !again || readings >= READINGS_MAX {
+            return Ok(verification);
+        }
+    }
+}
+
+/// One reading, and whether a payload file is missing from a ledger that has gone on meanwhile:
+/// the erasure of it stands behind what was read.
+fn read(
+    request: &Request,
+    path: Path,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<(Verification, bool)> {
     let begun = Instant::now();
+    let wanted = request.payloads.as_ref();
+    let wanted = wanted.filter(|_| !request.quick && request.until.is_none());
+    // Listed first: a payload file is made after its segment.
+    let payload_folder = wanted.map(|dir| PayloadFolder::list(dir)).transpose()?;
     let folder = Folder::list(&request.dir)?;
     let mut anchors = request.anchors.clone();
-    let rules = anchors.rules(request.quick);
+    let mut rules = anchors.rules(request.quick);
+    rules.payloads = payload_folder.is_some();
     let files = selected(&folder.segments, request);
     let from_start = files.first().map(|f| f.first) == folder.segments.first().map(|f| f.first);
     let to_end = files.last() == folder.segments.last();
@@ -118,7 +151,15 @@ fn verify_by(
         partial: files.len() != folder.segments.len(),
     };
     let mut conclusion = conclude(&chain, &anchors, &rules, limits);
-    let findings = ordered(&mut chain, &mut conclusion);
+    let scope = Scope {
+        listed: &folder.segments,
+        read: &files,
+    };
+    let mut payloads = payload_folder.map(|p| payloads::check(&p, &chain, scope, progress));
+    let mut missing = payloads.iter().flat_map(|p| &p.findings.listed);
+    let missing = missing.any(|f| f.code == Code::PayloadMissing);
+    let again = missing && has_gone_on(&request.dir, &folder, &chain);
+    let findings = ordered(&mut chain, payloads.as_mut(), &mut conclusion);
     let newest_checkpoint = conclusion.newest.as_ref().map(|c| c.note.clone());
     let report = summary::summarize(&summary::Material {
         request,
@@ -127,13 +168,32 @@ fn verify_by(
         chain: &chain,
         conclusion: &conclusion,
         findings,
+        payloads: payloads.as_ref(),
         elapsed: begun.elapsed(),
     });
-    Ok(Verification {
+    let verification = Verification {
         report,
         newest_checkpoint,
         files,
-    })
+        payload_files: payloads.map(|p| p.read).unwrap_or_default(),
+    };
+    Ok((verification, again))
+}
+
+/// Whether the copy has other segments or more frames than when it was read.
+fn has_gone_on(dir: &std::path::Path, folder: &Folder, chain: &Chain<'_>) -> bool {
+    let Ok(now) = Folder::list(dir) else {
+        return false;
+    };
+    if now.segments != folder.segments {
+        return true;
+    }
+    let (Some(last), Some((end, _))) = (now.segments.last(), chain.total.end) else {
+        return false;
+    };
+    let mut byte = [0];
+    let next = SegmentBytes::open(&last.path).and_then(|b| b.read_exact_at(end.0, &mut byte));
+    next.is_ok() && byte != [0]
 }
 
 /// The segments that hold frames `from` to `until`; all, when no part was asked for.
@@ -145,9 +205,24 @@ fn selected(all: &[SegmentFile], request: &Request) -> Vec<SegmentFile> {
     all.get(start..end.max(start)).unwrap_or_default().to_vec()
 }
 
-/// Chain order, those of the anchors last.
-fn ordered(chain: &mut Chain<'_>, conclusion: &mut Conclusion) -> Vec<Finding> {
+/// Chain order, then those of payload files, those of the anchors last.
+fn ordered(
+    chain: &mut Chain<'_>,
+    payloads: Option<&mut PayloadOutcome>,
+    conclusion: &mut Conclusion,
+) -> Vec<Finding> {
     let mut all = std::mem::take(&mut chain.total.findings.listed);
+    if let Some(payloads) = payloads {
+        all.append(&mut payloads.findings.listed);
+        chain
+            .total
+            .follows
+            .append(std::mem::take(&mut payloads.follows));
+        chain
+            .total
+            .notes
+            .append(std::mem::take(&mut payloads.notes));
+    }
     all.append(&mut conclusion.findings);
     all
 }

@@ -3,6 +3,10 @@
 #[allow(dead_code, unreachable_pub)]
 mod support;
 
+#[allow(dead_code, unreachable_pub)]
+#[path = "support/fixture.rs"]
+mod fixture;
+
 use assert_cmd::Command;
 use std::fs;
 use std::path::Path;
@@ -340,6 +344,136 @@ fn check(
         let of = schema["prefixItems"].get(i).unwrap_or(&schema["items"]);
         check(root, of, part, &format!("{at}[{i}]"));
     }
+}
+
+/// A fixture of payload files as a copy, its payload files apart when `apart`.
+fn payload_copy(name: &str, apart: bool) -> TempDir {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/payloads");
+    let bytes = fs::read(path.join(format!("{name}.fixture"))).unwrap();
+    let fixture = fixture::parse(&bytes);
+    let dir = tempfile::tempdir().unwrap();
+    let segments = dir.path().join("copy/segments");
+    let payloads = if apart {
+        dir.path().join("raw")
+    } else {
+        segments.clone()
+    };
+    for folder in [&segments, &payloads] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    for (folder, files) in [(segments, fixture.files), (payloads, fixture.payloads)] {
+        for (name, bytes) in files {
+            fs::write(folder.join(name), bytes).unwrap();
+        }
+    }
+    fs::write(dir.path().join("trust.txt"), fixture.trust.unwrap()).unwrap();
+    dir
+}
+
+#[test]
+fn payload_files_in_every_form_of_report() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../report.schema.json")).unwrap();
+    for (name, code) in [
+        ("open_trailing", 0),
+        ("erased_still_present", 0),
+        ("undeclared_bytes", 1),
+        ("flip_second", 1),
+        ("missing_all", 1),
+        ("beside_damage", 1),
+    ] {
+        let dir = payload_copy(name, false);
+        let r = ran(&with(&["--payloads"]), dir.path());
+        assert_eq!(r.code, code, "{name}: {}", r.out);
+        insta::assert_snapshot!(format!("payloads_{name}"), steady(&r.out));
+        let r = ran(
+            &with(&["--payloads", "--json", "--report", "r.html"]),
+            dir.path(),
+        );
+        let report: serde_json::Value = serde_json::from_str(&r.out).unwrap();
+        check(&schema, &schema, &report, name);
+        let html = fs::read_to_string(dir.path().join("r.html")).unwrap();
+        let r = ran(&with(&["--payloads", "--report", "r.md"]), dir.path());
+        assert_eq!(r.code, code, "{}", r.err);
+        let markdown = fs::read_to_string(dir.path().join("r.md")).unwrap();
+        for finding in report["findings"].as_array().unwrap() {
+            let frames = format!("{:020}.frames", finding["segment"].as_u64().unwrap());
+            let file = finding["file"].as_str().unwrap_or(&frames);
+            let at = finding["offset"].as_u64().unwrap();
+            let row = format!("<td>{file}, byte {at}</td>");
+            assert!(html.contains(&row), "{name} lacks {row}: {html}");
+            let row = format!("| {} | {file} | {at} |", finding["seq"].as_u64().unwrap());
+            assert!(
+                markdown.replace('\\', "").contains(&row),
+                "{name} lacks {row}: {markdown}"
+            );
+        }
+        // Digests of the payload files that were read stand beside those of the frames.
+        if name == "open_trailing" {
+            assert_eq!(html.matches(".payloads</td>").count(), 3, "{html}");
+        }
+        // Frames only: what lies beside them changes nothing.
+        let r = ran(&GOOD, dir.path());
+        let damaged = i32::from(name == "beside_damage");
+        assert_eq!(r.code, damaged, "{name}: {}", r.out);
+        assert!(r.out.contains("payload files not read (--payloads)"));
+    }
+}
+
+#[test]
+fn payload_files_may_lie_elsewhere_and_nothing_is_written_there() {
+    let dir = payload_copy("good", true);
+    let r = ran(&with(&["--payloads", "raw"]), dir.path());
+    assert_eq!(r.code, 0, "{}", r.out);
+    assert!(r.out.contains("4 of 4 messages"), "{}", r.out);
+    let r = ran(&with(&["--payloads"]), dir.path());
+    assert_eq!(r.code, 1);
+    assert!(r.out.contains("payload_missing"), "{}", r.out);
+    for (more, code, said) in [
+        (
+            vec!["--payloads", "raw", "--report", "raw/r.md"],
+            64,
+            "inside the copy",
+        ),
+        (vec!["--payloads", "absent"], 3, "absent"),
+        (
+            vec!["--payloads", "raw", "--until", "5"],
+            64,
+            "cannot be used",
+        ),
+        (vec!["--payloads", "raw", "--quick"], 64, "cannot be used"),
+    ] {
+        let r = ran(&with(&more), dir.path());
+        assert_eq!(r.code, code, "{more:?} {}", r.err);
+        assert!(r.err.contains(said), "{more:?} said {}", r.err);
+    }
+    assert_eq!(fs::read_dir(dir.path().join("raw")).unwrap().count(), 3);
+    // A part up to the end is judged; what lies before it is not held against it.
+    let r = ran(&with(&["--payloads", "raw", "--from", "11"]), dir.path());
+    assert_eq!(r.code, 0, "{}", r.out);
+    assert!(r.out.contains("1 of 1 messages"), "{}", r.out);
+}
+
+#[cfg(unix)]
+#[test]
+fn links_and_folders_under_a_payload_name_are_not_judged() {
+    let dir = payload_copy("good", false);
+    let path = dir
+        .path()
+        .join("copy/segments/00000000000000000004.30d.payloads");
+    let kept = dir.path().join("kept");
+    fs::rename(&path, &kept).unwrap();
+    std::os::unix::fs::symlink(&kept, &path).unwrap();
+    let r = ran(&with(&["--payloads"]), dir.path());
+    assert_eq!(r.code, 3, "{}", r.out);
+    assert!(
+        r.out.contains("unreadable") && r.out.contains("30d.payloads, byte 0"),
+        "{}",
+        r.out
+    );
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(ran(&with(&["--payloads"]), dir.path()).code, 3);
 }
 
 #[cfg(unix)]

@@ -1,61 +1,40 @@
 //! Every fixture of the repository: same verdict, exit code and findings as its header says, with
 //! one thread and with two.
 
+#[allow(unreachable_pub)]
+#[path = "support/fixture.rs"]
+mod fixture;
+
+use fixture::{Fixture, parse};
 use ledger_format::UnixMillis;
-use ledger_verify::{OutsideCheckpoint, Receipts, Request, TrustLine, verify};
+use ledger_verify::{OutsideCheckpoint, Receipts, Report, Request, TrustLine, verify};
 use std::fs;
 use std::path::Path;
 
-#[derive(Default)]
-struct Fixture {
-    expect: String,
-    exit: u8,
-    findings: Vec<String>,
-    trust: Option<String>,
-    checkpoints: Vec<Vec<u8>>,
-    receipts: Option<Vec<u8>>,
-    files: Vec<(String, Vec<u8>)>,
-}
-
-fn parse(bytes: &[u8]) -> Fixture {
-    let split = bytes
-        .windows(2)
-        .position(|w| w == b"\n\n")
-        .expect("a header and an empty line");
-    let header = std::str::from_utf8(&bytes[..split]).expect("a text header");
-    let mut rest = &bytes[split + 2..];
-    let mut block = |len: &str| {
-        let (part, tail) = rest.split_at(len.trim().parse().expect("a length"));
-        rest = tail;
-        part.to_vec()
-    };
-    let mut lines = header.lines();
-    assert_eq!(lines.next(), Some("ledger-fixture v1"));
-    let mut f = Fixture::default();
-    for line in lines {
-        let (key, value) = line.split_once(": ").unwrap_or((line, ""));
-        match key {
-            "expect" => f.expect = value.to_owned(),
-            "exit" => f.exit = value.parse().expect("an exit code"),
-            "finding" => f.findings.push(value.to_owned()),
-            "trust" => f.trust = Some(value.to_owned()),
-            "checkpoint" => f.checkpoints.push(block(value)),
-            "receipts" => f.receipts = Some(block(value)),
-            "file" => {
-                let (name, len) = value.rsplit_once(' ').expect("name and length");
-                f.files.push((name.to_owned(), block(len)));
-            }
-            "comment" | "keys" => {}
-            other => panic!("unknown header line {other}"),
-        }
-    }
-    assert!(rest.is_empty(), "bytes behind the blocks");
-    f
+/// Payloads as the header counts them; files that are still there stand in notes.
+fn counts(report: &Report) -> Option<String> {
+    let p = report.payloads.as_ref()?;
+    let still = report
+        .notes
+        .iter()
+        .filter(|n| n.kind == "payload_still_present");
+    let still: usize = still
+        .map(|n| n.text.matches(".age").count() + n.text.matches(".payloads").count())
+        .sum();
+    assert_eq!(
+        report.notes.iter().any(|n| n.kind == "payload_erased"),
+        p.erased > 0
+    );
+    Some(format!(
+        "intact={} erased={} undeclared={} still_present={still}",
+        p.intact, p.erased, p.undeclared_bytes
+    ))
 }
 
 /// What differs from the header, if anything.
-fn judge(f: &Fixture, dir: &Path, threads: usize) -> Option<String> {
+fn judge(f: &Fixture, dir: &Path, payloads: &Path, threads: usize) -> Option<String> {
     let mut request = Request::new(dir);
+    request.payloads = f.read_payloads.then(|| payloads.to_path_buf());
     request.threads = threads;
     request.now = UnixMillis(1_800_000_000_000);
     let anchors = &mut request.anchors;
@@ -80,19 +59,25 @@ fn judge(f: &Fixture, dir: &Path, threads: usize) -> Option<String> {
     };
     let place = |f: &ledger_verify::Finding| {
         let p = &f.place;
+        let file = f
+            .file
+            .as_ref()
+            .map_or(String::new(), |n| format!(" file={n}"));
         format!(
-            "{} segment={} seq={} offset={}",
+            "{} segment={} seq={} offset={}{file}",
             f.code, p.segment, p.seq, p.offset
         )
     };
     let findings: Vec<String> = report.findings.iter().map(place).collect();
-    let same = (verdict, report.exit_code, &findings) == (&f.expect, f.exit, &f.findings);
+    let counted = counts(&report);
+    let same = (verdict, report.exit_code, &findings) == (&f.expect, f.exit, &f.findings)
+        && counted == f.counts;
     (!same).then(|| {
         let follows: Vec<String> = report.follows.iter().map(place).collect();
         let details: Vec<&str> = report.findings.iter().map(|f| f.detail.as_str()).collect();
         format!(
-            "threads {threads}: expected {} {} {:#?}\n found {verdict} {} {findings:#?}\n details {details:?}\n follows {follows:#?}",
-            f.expect, f.exit, f.findings, report.exit_code
+            "threads {threads}: expected {} {} {:#?} {:?}\n found {verdict} {} {findings:#?} {counted:?}\n details {details:?}\n follows {follows:#?}",
+            f.expect, f.exit, f.findings, f.counts, report.exit_code
         )
     })
 }
@@ -116,11 +101,16 @@ fn run(folder: &str, at_least: usize) {
     for path in &paths {
         let fixture = parse(&fs::read(path).unwrap());
         let dir = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
         for (name, bytes) in &fixture.files {
             fs::write(dir.path().join(name), bytes).unwrap();
         }
-        for threads in [1, 2] {
-            if let Some(difference) = judge(&fixture, dir.path(), threads) {
+        for (name, bytes) in &fixture.payloads {
+            fs::write(dir.path().join(name), bytes).unwrap();
+            fs::write(elsewhere.path().join(name), bytes).unwrap();
+        }
+        for (threads, payloads) in [(1, dir.path()), (2, elsewhere.path())] {
+            if let Some(difference) = judge(&fixture, dir.path(), payloads, threads) {
                 wrong.push(format!(
                     "{}: {difference}",
                     path.file_name().unwrap().to_string_lossy()
@@ -141,6 +131,52 @@ fn run(folder: &str, at_least: usize) {
 #[test]
 fn accepts() {
     run("accept", 25);
+}
+
+#[test]
+fn payload_files() {
+    run("payloads", 40);
+}
+
+#[test]
+fn any_other_byte_of_a_closed_payload_file_is_found() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/payloads");
+    let fixture = parse(&fs::read(path.join("good_closed.fixture")).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes) in fixture.files.iter().chain(&fixture.payloads) {
+        fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    let codes = || {
+        let mut request = Request::new(dir.path());
+        request.payloads = Some(dir.path().to_path_buf());
+        let report = verify(&request, &|_| {}).unwrap().report;
+        let codes = report.findings.iter().map(|f| f.code.name());
+        codes.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(codes(), "");
+    // The close of the first file lists one range as unused: the message that was refused.
+    let unused = |name: &str, at: usize| name.contains("4.30d") && (291..563).contains(&at);
+    for (name, bytes) in &fixture.payloads {
+        let path = dir.path().join(name);
+        let mut changed = bytes.clone();
+        for at in (0..bytes.len()).filter(|at| *at < 60 || at % 61 == 0) {
+            changed[at] ^= 0x10;
+            fs::write(&path, &changed).unwrap();
+            let expected = if unused(name, at) {
+                ""
+            } else {
+                "payload_altered"
+            };
+            assert_eq!(codes(), expected, "{name}: byte {at}");
+            changed[at] = bytes[at];
+            fs::write(&path, &bytes[..at]).unwrap();
+            assert_eq!(codes(), "payload_missing", "{name}: cut at {at}");
+        }
+        changed.push(0);
+        fs::write(&path, &changed).unwrap();
+        assert_eq!(codes(), "payload_undeclared", "{name}: one byte more");
+        fs::write(&path, bytes).unwrap();
+    }
 }
 
 #[test]
