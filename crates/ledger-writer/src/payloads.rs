@@ -36,6 +36,17 @@ impl SealedPayload {
     }
 }
 
+/// What became of a raw body.
+#[derive(Debug)]
+pub(crate) enum Sealing {
+    /// It is on the disk.
+    Done(SealedPayload),
+    /// The class has no key in this segment.
+    NoKey,
+    /// The segment has closed: its close says how long its files are, and nothing may be added.
+    Closed,
+}
+
 /// One class' file: how far it is allotted and what frames declared.
 #[derive(Debug)]
 struct ClassFile {
@@ -51,7 +62,8 @@ struct ClassFile {
 pub(crate) struct PayloadStore {
     segment: Seq,
     keys: BTreeMap<RetentionClass, PayloadKey>,
-    files: Mutex<BTreeMap<String, ClassFile>>,
+    /// None once the segment closes.
+    files: Mutex<Option<BTreeMap<String, ClassFile>>>,
 }
 
 impl PayloadStore {
@@ -59,22 +71,19 @@ impl PayloadStore {
         Self {
             segment,
             keys,
-            files: Mutex::new(BTreeMap::new()),
+            files: Mutex::new(Some(BTreeMap::new())),
         }
     }
 
-    /// Seals a raw body into its class' file and syncs it. `None` if the class has no key here.
-    pub(crate) fn seal(
-        &self,
-        folder: &Folder,
-        class: &str,
-        raw: &[u8],
-    ) -> Result<Option<SealedPayload>, Cause> {
+    /// Seals a raw body into its class' file and syncs it.
+    pub(crate) fn seal(&self, folder: &Folder, class: &str, raw: &[u8]) -> Result<Sealing, Cause> {
         let Some((_, key)) = self.keys.iter().find(|(c, _)| c.as_str() == class) else {
-            return Ok(None);
+            return Ok(Sealing::NoKey);
         };
         let length = body_sealed_len(raw.len())? as u64;
-        let (file, offset) = self.allot(folder, class, length)?;
+        let Some((file, offset)) = self.allot(folder, class, length)? else {
+            return Ok(Sealing::Closed);
+        };
         let salt = SaltSource::fresh()?.payload_salt(ByteOffset(offset), raw);
         let mut message = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         key.seal_payload(ByteOffset(offset), &salt, raw, &mut message)?;
@@ -85,7 +94,7 @@ impl PayloadStore {
         );
         file.write_at(&message, offset)?;
         file.sync()?;
-        Ok(Some(SealedPayload {
+        Ok(Sealing::Done(SealedPayload {
             segment: self.segment,
             class: class.to_owned(),
             offset,
@@ -95,14 +104,18 @@ impl PayloadStore {
         }))
     }
 
-    /// Reserves a range of the class' file, which is made when absent.
+    /// Reserves a range of the class' file, which is made when absent. None once the segment closes:
+    /// what was reserved before is part of the length that the close names.
     fn allot(
         &self,
         folder: &Folder,
         class: &str,
         length: u64,
-    ) -> Result<(Arc<DataFile>, u64), DiskError> {
+    ) -> Result<Option<(Arc<DataFile>, u64)>, DiskError> {
         let mut files = self.files.lock();
+        let Some(files) = files.as_mut() else {
+            return Ok(None);
+        };
         if !files.contains_key(class) {
             let file = folder.create(&payloads_name(self.segment, class))?;
             file.write_at(PAYLOADS_MAGIC, 0)?;
@@ -122,41 +135,41 @@ impl PayloadStore {
         let offset = entry.allotted;
         entry.allotted += length;
         entry.sealed += 1;
-        Ok((entry.file.clone(), offset))
+        Ok(Some((entry.file.clone(), offset)))
     }
 
     /// Notes that a frame declares this payload.
     pub(crate) fn declare(&self, payload: &SealedPayload) {
-        if let Some(entry) = self.files.lock().get_mut(&payload.class) {
+        let mut files = self.files.lock();
+        if let Some(entry) = files.as_mut().and_then(|f| f.get_mut(&payload.class)) {
             entry.declared.push((payload.offset, payload.length));
         }
     }
 
     /// Whether any raw body was sealed into this segment.
     pub(crate) fn is_empty(&self) -> bool {
-        self.files.lock().is_empty()
+        self.files.lock().as_ref().is_none_or(BTreeMap::is_empty)
     }
 
     /// How many ranges a close might have to list as unused, at most.
     pub(crate) fn undeclared(&self) -> usize {
         self.files
             .lock()
-            .values()
+            .iter()
+            .flat_map(BTreeMap::values)
             .map(|f| f.sealed - f.declared.len())
             .sum()
     }
 
-    /// Final lengths and unused ranges; sets the files to their lengths, synced.
+    /// Final lengths and unused ranges; sets the files to their lengths, synced. Nothing is reserved
+    /// from here on.
     pub(crate) fn close(&self) -> Result<BTreeMap<String, ClosedPayloads>, DiskError> {
-        let mut files = self.files.lock();
+        let files = self.files.lock().take().unwrap_or_default();
         let mut closed = BTreeMap::new();
-        for (class, entry) in files.iter_mut() {
+        for (class, entry) in files {
             entry.file.truncate(entry.allotted)?;
             entry.file.sync()?;
-            closed.insert(
-                class.clone(),
-                closed_payloads(entry.allotted, std::mem::take(&mut entry.declared)),
-            );
+            closed.insert(class, closed_payloads(entry.allotted, entry.declared));
         }
         Ok(closed)
     }
@@ -251,9 +264,14 @@ mod tests {
         let class = RetentionClass::new("30d").unwrap();
         let key = PayloadKey::generate().unwrap();
         let store = PayloadStore::new(Seq(4), [(class, key)].into());
-        let kept = store.seal(&folder, "30d", b"raw body").unwrap().unwrap();
-        let refused = store.seal(&folder, "30d", &[7; 5000]).unwrap().unwrap();
-        assert!(store.seal(&folder, "7d", b"x").unwrap().is_none());
+        let seal = |raw: &[u8]| match store.seal(&folder, "30d", raw).unwrap() {
+            Sealing::Done(sealed) => sealed,
+            other => panic!("{other:?}"),
+        };
+        let kept = seal(b"raw body");
+        let refused = seal(&[7; 5000]);
+        let other = store.seal(&folder, "7d", b"x").unwrap();
+        assert!(matches!(other, Sealing::NoKey));
         store.declare(&kept);
         let closed = store.close().unwrap();
         assert_eq!(closed["30d"].unused, [(refused.offset, refused.length)]);
@@ -262,5 +280,10 @@ mod tests {
         let message = &bytes[kept.offset as usize..(kept.offset + kept.length) as usize];
         assert_eq!(blake3::hash(message).as_bytes(), &kept.hash);
         assert!(!bytes.windows(8).any(|w| w == b"raw body"));
+        // A thread that comes late adds nothing behind the length that the close names.
+        let late = store.seal(&folder, "30d", b"late").unwrap();
+        assert!(matches!(late, Sealing::Closed));
+        let path = dir.path().join(payloads_name(Seq(4), "30d"));
+        assert_eq!(std::fs::read(path).unwrap(), bytes);
     }
 }

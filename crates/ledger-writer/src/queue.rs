@@ -8,7 +8,7 @@ use crate::commit::{Chain, Job, SLEEP_MAX, Then, must_rotate};
 use crate::config::Config;
 use crate::error::{AppendError, Cause};
 use crate::overlap::{Commit, Inline, Lane};
-use crate::payloads::PayloadStore;
+use crate::payloads::{PayloadStore, Sealing};
 use crate::places::Places;
 use crate::request::{Acknowledged, Outcome, Prepared, Refusal, Ticket};
 use crate::reserve::Reserve;
@@ -110,21 +110,40 @@ impl Shared {
             return Ok(());
         }
         let current = self.payloads.lock().clone();
-        let store = match current {
+        let mut store = match current {
             Some(store) => store,
-            None => self.exclusively(|shared, chain| {
-                Ok(chain
-                    .ensure_open(&shared.places, &shared.config)?
-                    .payloads
-                    .clone())
-            })?,
+            None => self.open_store()?,
         };
+        // A segment that closes meanwhile takes no more: all again into the next one.
+        while !self.seal_into(&store, request)? {
+            store = self.open_store()?;
+        }
+        Ok(())
+    }
+
+    fn open_store(&self) -> Result<Arc<PayloadStore>, AppendError> {
+        self.exclusively(|shared, chain| {
+            let segment = chain.ensure_open(&shared.places, &shared.config)?;
+            Ok(segment.payloads.clone())
+        })
+    }
+
+    /// False if the segment has closed.
+    fn seal_into(
+        &self,
+        store: &PayloadStore,
+        request: &mut [Prepared],
+    ) -> Result<bool, AppendError> {
         for record in request {
             let Some(raw) = &record.raw else { continue };
             let sealed = store.seal(&self.places.segments, &raw.class, &raw.bytes);
-            record.payload = sealed.map_err(|cause| self.poison(cause))?;
+            record.payload = match sealed.map_err(|cause| self.poison(cause))? {
+                Sealing::Done(payload) => Some(payload),
+                Sealing::NoKey => None,
+                Sealing::Closed => return Ok(false),
+            };
         }
-        Ok(())
+        Ok(true)
     }
 
     pub(crate) fn submit(&self, tickets: impl Iterator<Item = Arc<Ticket>>) {
