@@ -178,10 +178,20 @@ impl SaltSource {
         self.salt(offset.0, payload)
     }
 
+    /// The salt of body and envelope of frame `seq`, for a body whose plain BLAKE3 is known already.
+    #[must_use]
+    pub fn record_salt_of(&self, seq: Seq, body_digest: &[u8; 32]) -> Salt {
+        self.salt_of(seq.0, body_digest)
+    }
+
     fn salt(&self, number: u64, content: &[u8]) -> Salt {
+        self.salt_of(number, blake3::hash(content).as_bytes())
+    }
+
+    fn salt_of(&self, number: u64, content_digest: &[u8; 32]) -> Salt {
         let mut input = [0; 40];
         input[..8].copy_from_slice(&number.to_be_bytes());
-        input[8..].copy_from_slice(blake3::hash(content).as_bytes());
+        input[8..].copy_from_slice(content_digest);
         Salt(first_16(blake3::keyed_hash(&self.0, &input)))
     }
 }

@@ -3,6 +3,7 @@
 //! One thread at a time has the [`Chain`]. What it seals becomes a [`Job`]; a job is written,
 //! synced and only then answered. Whoever runs jobs keeps their order.
 
+use crate::bodies::{AHEAD_FROM, Bodies, BodyKeys, SealedBody};
 use crate::chain::{Signers, Tagger, Tip, WriteBuffer, now};
 use crate::config::Config;
 use crate::error::{AppendError, Cause};
@@ -35,8 +36,7 @@ pub(crate) struct Chain {
     pub(crate) checkpoint_due: Option<Instant>,
     pub(crate) last_checkpoint: Instant,
     scratch: WriteBuffer,
-    sealed_body: Vec<u8>,
-    sealed_envelope: Vec<u8>,
+    sealed: Sealed,
 }
 
 /// Bytes to be written at a place, and what follows once they are on the disk.
@@ -119,8 +119,7 @@ impl Chain {
             checkpoint_due: None,
             last_checkpoint: Instant::now(),
             scratch: WriteBuffer::default(),
-            sealed_body: Vec::new(),
-            sealed_envelope: Vec::new(),
+            sealed: Sealed::default(),
         }
     }
 
@@ -163,27 +162,66 @@ impl Chain {
     }
 
     /// Seals whole requests into one write. All must belong to the open segment.
+    ///
+    /// `alone` says that no other request waits: a second thread then helps with large ones.
     pub(crate) fn seal(
         &mut self,
         requests: Vec<Arc<Ticket>>,
         config: &Config,
+        alone: bool,
     ) -> Result<Job, Cause> {
         let salts = SaltSource::fresh()?;
-        let count: usize = requests.iter().map(|t| t.records().len()).sum();
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let at = now();
-        let mut index = 0;
-        let mut answers = Vec::with_capacity(requests.len());
+        let records: Vec<&Prepared> = requests.iter().flat_map(|t| t.records()).collect();
         self.scratch.bytes = Vec::with_capacity(requests.iter().map(|t| t.len_estimate()).sum());
-        for ticket in requests {
-            let mut acknowledged = Vec::with_capacity(ticket.records().len());
-            for record in ticket.records() {
-                let write = WriteNumbers { index, count };
-                index += 1;
-                acknowledged.push(self.seal_record(record, write, at, &salts)?);
-            }
-            answers.push((ticket, acknowledged));
-        }
+        let first = self.tip.next;
+        let Self {
+            tip,
+            scratch,
+            segment,
+            sealed,
+            ..
+        } = self;
+        let segment = segment
+            .as_ref()
+            .unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
+        let keys = BodyKeys {
+            data: &segment.data_key,
+            digest: &segment.digest_key,
+            salts: &salts,
+        };
+        let mut push = Push {
+            at: now(),
+            count: u32::try_from(records.len()).unwrap_or(u32::MAX),
+            tip,
+            scratch,
+            segment,
+            sealed,
+        };
+        let acknowledged: Result<Vec<Acknowledged>, Cause> = if alone && records.len() >= AHEAD_FROM
+        {
+            let bodies = Bodies::new(keys, first, &records);
+            std::thread::scope(|scope| {
+                scope.spawn(|| bodies.run_ahead());
+                let each = records.iter().enumerate();
+                each.map(|(i, record)| push.record(record, i, bodies.take(i)?))
+                    .collect()
+            })
+        } else {
+            let each = records.iter().enumerate();
+            each.map(|(i, record)| {
+                let body = keys.seal(record, push.tip.next)?;
+                push.record(record, i, body)
+            })
+            .collect()
+        };
+        let mut acknowledged = acknowledged?.into_iter();
+        let answers = requests
+            .into_iter()
+            .map(|ticket| {
+                let own = acknowledged.by_ref().take(ticket.records().len()).collect();
+                (ticket, own)
+            })
+            .collect();
         self.arm(config);
         Ok(self.job(config.zero_fill, Then::Answer(answers)))
     }
@@ -204,61 +242,6 @@ impl Chain {
             zero_fill,
             then,
         }
-    }
-
-    fn seal_record(
-        &mut self,
-        record: &Prepared,
-        write: WriteNumbers,
-        at: UnixMillis,
-        salts: &SaltSource,
-    ) -> Result<Acknowledged, Cause> {
-        let segment = self
-            .segment
-            .as_ref()
-            .unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
-        let seq = self.tip.next;
-        let salt = salts.record_salt(seq, record.body());
-        let sealer = segment.data_key.body_sealer(seq, &salt);
-        let commitment = sealer.commitment();
-        self.sealed_body.clear();
-        sealer.seal(record.body(), &mut self.sealed_body)?;
-        let payload = record.payload.as_ref();
-        let parts = RecordParts {
-            seq,
-            write,
-            appended_at: at,
-            salt: salt.0,
-            commitment: commitment.0,
-            body: &self.sealed_body,
-            payload: payload.map(|p| p.as_ref()),
-            envelope_len: record.sealed_envelope_len,
-        };
-        let digest = segment.digest_key.record_digest(record.canonical());
-        let envelope = record.envelope_with(&digest.0);
-        let (bytes, associated) = self.scratch.parts();
-        let builder = FrameBuilder::record(bytes, &parts);
-        associated.set(&self.tip.link, builder.authenticated_bytes());
-        self.sealed_envelope.clear();
-        segment.envelope_key.seal_envelope(
-            seq,
-            &salt,
-            associated,
-            &envelope,
-            &mut self.sealed_envelope,
-        )?;
-        let link = builder.finish(&self.sealed_envelope, &self.tip.link);
-        if let Some(payload) = payload {
-            segment.payloads.declare(payload);
-        }
-        self.tip.advance(link);
-        Ok(Acknowledged {
-            seq,
-            link,
-            appended_at: at,
-            record_id: record.record_id.clone(),
-            note: None,
-        })
     }
 
     /// Seals a checkpoint over everything sealed so far. Its job must run behind all before it.
@@ -388,6 +371,76 @@ impl Chain {
     /// First number of the open segment.
     pub(crate) fn open_first(&self) -> Option<Seq> {
         self.segment.as_ref().map(|s| s.first)
+    }
+}
+
+/// Pushes sealed records onto the chain, one write.
+struct Push<'c> {
+    at: UnixMillis,
+    count: u32,
+    tip: &'c mut Tip,
+    scratch: &'c mut WriteBuffer,
+    segment: &'c OpenSegment,
+    sealed: &'c mut Sealed,
+}
+
+/// Buffers that are used again for every record.
+#[derive(Debug, Default)]
+pub(crate) struct Sealed {
+    envelope: Vec<u8>,
+    sealed_envelope: Vec<u8>,
+}
+
+impl Push<'_> {
+    fn record(
+        &mut self,
+        record: &Prepared,
+        index: usize,
+        body: SealedBody,
+    ) -> Result<Acknowledged, Cause> {
+        let seq = self.tip.next;
+        let payload = record.payload.as_ref();
+        let parts = RecordParts {
+            seq,
+            write: WriteNumbers {
+                index: u32::try_from(index).unwrap_or(u32::MAX),
+                count: self.count,
+            },
+            appended_at: self.at,
+            salt: body.salt.0,
+            commitment: body.commitment.0,
+            body: &body.sealed,
+            payload: payload.map(|p| p.as_ref()),
+            envelope_len: record.sealed_envelope_len,
+        };
+        let Sealed {
+            envelope,
+            sealed_envelope,
+        } = &mut *self.sealed;
+        record.envelope_with(&body.digest.0, envelope);
+        let (bytes, associated) = self.scratch.parts();
+        let builder = FrameBuilder::record(bytes, &parts);
+        associated.set(&self.tip.link, builder.authenticated_bytes());
+        sealed_envelope.clear();
+        self.segment.envelope_key.seal_envelope(
+            seq,
+            &body.salt,
+            associated,
+            envelope,
+            sealed_envelope,
+        )?;
+        let link = builder.finish(sealed_envelope, &self.tip.link);
+        if let Some(payload) = payload {
+            self.segment.payloads.declare(payload);
+        }
+        self.tip.advance(link);
+        Ok(Acknowledged {
+            seq,
+            link,
+            appended_at: self.at,
+            record_id: record.record_id.clone(),
+            note: None,
+        })
     }
 }
 

@@ -22,6 +22,7 @@
 //! ```
 
 mod aside;
+mod bodies;
 mod chain;
 mod commit;
 mod config;

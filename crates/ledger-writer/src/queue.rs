@@ -262,7 +262,7 @@ impl Shared {
         lost.into_iter()
             .for_each(|t| t.complete(Err(Refusal::SegmentChanged)));
         if !bound.is_empty() {
-            lane.commit(chain.seal(bound, &self.config)?);
+            lane.commit(chain.seal(bound, &self.config, lane.is_inline())?);
         }
         if due {
             let nothing_new = chain.uncovered() <= 1 || chain.segment.is_none();

@@ -18,6 +18,8 @@ const FRAME_OVERHEAD_MAX: usize = 320;
 pub struct Prepared {
     pub(crate) record_id: String,
     body: Vec<u8>,
+    /// Plain BLAKE3 of the body.
+    body_digest: [u8; 32],
     canonical: std::ops::Range<usize>,
     envelope: Vec<u8>,
     digest_at: usize,
@@ -60,6 +62,7 @@ impl Prepared {
             record_id: record.record_id().as_str().to_owned(),
             sealed_body_len: body_sealed_len(body.len())?,
             sealed_envelope_len: envelope_sealed_len(envelope.len())?,
+            body_digest: *blake3::hash(&body).as_bytes(),
             body,
             canonical,
             envelope,
@@ -75,15 +78,23 @@ impl Prepared {
         &self.body
     }
 
+    pub(crate) const fn body_digest(&self) -> &[u8; 32] {
+        &self.body_digest
+    }
+
+    pub(crate) const fn sealed_body_len(&self) -> usize {
+        self.sealed_body_len
+    }
+
     pub(crate) fn canonical(&self) -> &[u8] {
         self.body.get(self.canonical.clone()).unwrap_or_default()
     }
 
-    /// The envelope with the digest under the open segment's key in its place.
-    pub(crate) fn envelope_with(&self, digest: &[u8; 16]) -> Vec<u8> {
-        let mut envelope = self.envelope.clone();
-        envelope[self.digest_at..self.digest_at + 16].copy_from_slice(digest);
-        envelope
+    /// Fills `out` with the envelope, the digest under the open segment's key in its place.
+    pub(crate) fn envelope_with(&self, digest: &[u8; 16], out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.envelope);
+        out[self.digest_at..self.digest_at + 16].copy_from_slice(digest);
     }
 
     /// Length of the frame, at most.

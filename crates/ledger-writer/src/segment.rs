@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Writes of at least this many bytes are not worth filling for: they would be written twice.
-const FILL_FOR_WRITES_BELOW: usize = 16 << 10;
+/// Writes of at least this many bytes are not worth filling for: they would be written twice, and
+/// what the file's growth costs a sync hardly shows in theirs. (A sync of 64 KiB took 0.26 ms into a
+/// growing file and 0.09 ms into zeros, of which 64 KiB cost 0.04 ms.)
+const FILL_FOR_WRITES_BELOW: usize = 256 << 10;
 
 /// A frames file that is being appended to.
 #[derive(Debug)]

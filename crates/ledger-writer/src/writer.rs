@@ -304,9 +304,21 @@ impl Drop for Writer {
 }
 
 fn receipts(origin: &str, done: Vec<Acknowledged>) -> Vec<AppendReceipt> {
-    done.into_iter()
-        .map(|a| AppendReceipt::new(origin.to_owned(), a.seq, a.link, a.record_id, a.appended_at))
-        .collect()
+    // One write has one time: it is spelt once.
+    let mut spelt = (UnixMillis(u64::MAX), String::new());
+    let each = done.into_iter().map(|a| {
+        if spelt.0 != a.appended_at {
+            spelt = (a.appended_at, a.appended_at.to_rfc3339());
+        }
+        AppendReceipt {
+            origin: origin.to_owned(),
+            seq: a.seq,
+            link: a.link,
+            record_id: a.record_id,
+            appended_at: spelt.1.clone(),
+        }
+    });
+    each.collect()
 }
 
 /// The time now, as frames carry it.

@@ -306,6 +306,10 @@ fn salts_differ_by_write_place_and_content() {
     let source = SaltSource::fresh().unwrap();
     let salt = source.record_salt(Seq(1), b"a");
     assert_eq!(salt, source.record_salt(Seq(1), b"a"));
+    assert_eq!(
+        salt,
+        source.record_salt_of(Seq(1), blake3::hash(b"a").as_bytes())
+    );
     assert_ne!(salt, source.record_salt(Seq(2), b"a"));
     assert_ne!(salt, source.record_salt(Seq(1), b"b"));
     assert_ne!(salt, SaltSource::fresh().unwrap().record_salt(Seq(1), b"a"));
