@@ -1,6 +1,7 @@
-//! Two threads of the writer: one seals the next batch while the other syncs the current one.
+//! Three threads of the writer: one seals the next batch while another syncs the current one and a
+//! third tells those who wait for the one before.
 //!
-//! Neither exists for a request that finds the queue idle. The order of jobs is the order of the
+//! None of them works for a request that finds the queue idle. The order of jobs is the order of the
 //! chain: a job starts only when the one before it is done.
 
 use crate::commit::{Chain, Job, SLEEP_MAX};
@@ -10,7 +11,7 @@ use parking_lot::MutexGuard;
 use std::time::Instant;
 
 /// A job that was run, and how that went.
-type Finished = (Job, Result<(), AppendError>);
+pub(crate) type Finished = (Job, Result<(), AppendError>);
 
 /// The one job between the thread that seals and the thread that syncs.
 #[derive(Default)]
@@ -122,8 +123,14 @@ impl Commit for Overlapped<'_> {
         queue.lane = Lane::Given(job);
         self.shared.syncing.notify_one();
         drop(queue);
-        // Who waits for the batch before is told while this one is on its way to the disk.
-        if let Some((job, outcome)) = done {
+        // Who waits for the batch before is told while this one is on its way to the disk, and
+        // by another thread: waking many takes as long as sealing for them.
+        let Some(finished) = done else { return };
+        let unsent = match &*self.shared.answers.lock() {
+            Some(answers) => answers.send(finished).err().map(|e| e.0),
+            None => Some(finished),
+        };
+        if let Some((job, outcome)) = unsent {
             job.answer(&outcome);
         }
     }

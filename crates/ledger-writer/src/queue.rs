@@ -7,7 +7,7 @@
 use crate::commit::{Chain, Job, SLEEP_MAX, Then, must_rotate};
 use crate::config::Config;
 use crate::error::{AppendError, Cause};
-use crate::overlap::{Commit, Inline, Lane};
+use crate::overlap::{Commit, Finished, Inline, Lane};
 use crate::payloads::{PayloadStore, Sealing};
 use crate::places::Places;
 use crate::request::{Acknowledged, Outcome, Prepared, Refusal, Ticket};
@@ -18,6 +18,7 @@ use ledger_format::{Link, Origin, Seq};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 pub(crate) struct Queue {
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) background: Condvar,
     pub(crate) role_free: Condvar,
     pub(crate) syncing: Condvar,
+    /// To the thread that tells clients, until the writer is dropped.
+    pub(crate) answers: Mutex<Option<Sender<Finished>>>,
     pub(crate) chain: Mutex<Chain>,
     pub(crate) status: Mutex<Status>,
     pub(crate) origin: Mutex<Origin>,

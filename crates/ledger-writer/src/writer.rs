@@ -7,7 +7,7 @@ use crate::commit::Chain;
 use crate::config::Config;
 use crate::error::{AppendError, Cause, OpenError, PrepareError};
 use crate::open::{OpenMode, Opened, open};
-use crate::overlap::Lane;
+use crate::overlap::{Finished, Lane};
 use crate::places::parse_frames_name;
 use crate::queue::{Queue, Shared};
 use crate::request::{Acknowledged, Prepared, Refusal, Ticket};
@@ -73,6 +73,7 @@ impl Writer {
             ready.owed,
         );
         let next_due = chain.next_due(&config);
+        let (answers, finished) = std::sync::mpsc::channel::<Finished>();
         let shared = Arc::new(Shared {
             reserve: Reserve::new(&config),
             config,
@@ -90,6 +91,7 @@ impl Writer {
             background: Condvar::new(),
             role_free: Condvar::new(),
             syncing: Condvar::new(),
+            answers: Mutex::new(Some(answers)),
             chain: Mutex::new(chain),
             status: Mutex::new(status),
             origin: Mutex::new(origin),
@@ -99,6 +101,11 @@ impl Writer {
         let threads = vec![
             std::thread::spawn(move || owner.background()),
             std::thread::spawn(move || syncing.sync_jobs()),
+            std::thread::spawn(move || {
+                finished
+                    .iter()
+                    .for_each(|(job, outcome)| job.answer(&outcome))
+            }),
         ];
         Ok((Self { shared, threads }, ready.opened))
     }
@@ -297,6 +304,7 @@ impl Drop for Writer {
             let _ = owner.join();
         }
         self.shared.syncing.notify_all();
+        drop(self.shared.answers.lock().take());
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
