@@ -205,15 +205,33 @@ fn a_whole_forged_segment_is_refused() {
         let report = verify(&test.ledger(), &Anchored::by(trust));
         expect_verdict(&report, Verdict::Violation);
         let before = fs::read(test.state_dir().join("floor")).expect("floor");
-        for _ in 0..2 {
+        // The way past a lost key must not become a way to sign a forgery.
+        let lost = OpenMode::NewGeneration(GenerationReason::LostEpochKey);
+        for mode in [OpenMode::Normal, lost] {
             let refused = test
-                .try_open()
+                .open_as(mode)
                 .err()
                 .unwrap_or_else(|| panic!("{what}: opened"));
-            eprintln!("{what}: {refused}");
+            assert!(
+                matches!(&refused, OpenError::Damaged { segment, .. } if *segment == next),
+                "{what}: {refused}"
+            );
             let floor = fs::read(test.state_dir().join("floor")).expect("floor");
             assert_eq!(floor, before, "{what}: something was signed");
         }
+        let aside = test.copy();
+        let damage = OpenMode::NewGeneration(GenerationReason::Damage);
+        let (writer, opened) = aside
+            .open_as(damage)
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        writer.close().expect("closes");
+        assert!(
+            opened.set_aside.iter().any(|f| f.segment == next),
+            "{what}: {:?}",
+            opened.set_aside
+        );
+        let report = verify(&aside.ledger(), &Anchored::by(&opened.trust_line));
+        assert_eq!(report.exit_code, 2, "{what}: {:#?}", report.findings);
         // Without it the ledger is as it was.
         fs::remove_file(name(next.0, "frames")).expect("removed");
         expect_verdict(

@@ -30,6 +30,7 @@ mod durable;
 mod erase;
 mod error;
 mod floor;
+mod forged;
 mod generation;
 mod init;
 mod open;

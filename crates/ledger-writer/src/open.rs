@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::durable::DiskError;
 use crate::error::{Damage, OpenError, forged};
 use crate::floor;
+use crate::forged;
 use crate::generation::{self, GenerationReason};
 use crate::payloads::close_after_crash;
 use crate::places::{Identity, OPERATIONAL_KEY, Places, frames_name};
@@ -104,11 +105,22 @@ pub(crate) fn open(
         Last::Whole(found) => *found,
         Last::Damaged(past) => return generation::past_damage(places, &identity, config, *past),
     };
-    let keys = SegmentSecrets::open(&places, &found.scan)?;
+    let keys = match SegmentSecrets::open(&places, &found.scan) {
+        Ok(keys) => keys,
+        Err(why) => {
+            return match forged::kept_before(&places, &identity, &found.scan)? {
+                Some(kept) => forged::refuse(places, &identity, config, mode, &found.scan, kept),
+                None => Err(why),
+            };
+        }
+    };
     match check_tags(&places, &found, &keys) {
         Err(OpenError::Damaged { offset, .. })
             if mode == OpenMode::NewGeneration(GenerationReason::Damage) =>
         {
+            if let Some(kept) = forged::kept_before(&places, &identity, &found.scan)? {
+                return forged::refuse(places, &identity, config, mode, &found.scan, kept);
+            }
             let past = before_forged(&identity, found, offset)?;
             return generation::past_damage(places, &identity, config, past);
         }
@@ -132,15 +144,12 @@ pub(crate) fn open(
         Err(
             why @ (OpenError::WrongKey { .. } | OpenError::KeyFile(KeyFileError::Missing { .. })),
         ) => {
-            let wanted = mode == OpenMode::NewGeneration(GenerationReason::LostEpochKey);
-            return if wanted {
-                generation::go_on(
-                    places,
-                    &identity,
-                    config,
-                    found,
-                    GenerationReason::LostEpochKey,
-                )
+            if let Some(kept) = forged::kept_before(&places, &identity, &found.scan)? {
+                return forged::refuse(places, &identity, config, mode, &found.scan, kept);
+            }
+            let reason = GenerationReason::LostEpochKey;
+            return if mode == OpenMode::NewGeneration(reason) {
+                generation::go_on(places, &identity, config, found, reason)
             } else {
                 Err(why)
             };
