@@ -4,9 +4,10 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::finding::{Class, Finding};
+use crate::finding::{Class, Finding, FindingCode};
 use crate::model::{
-    ActionView, Ambiguous, Answer, CheckView, Depth, Line, NotFound, RangeView, StateView, Trace,
+    ActionView, Ambiguous, Answer, CheckView, Depth, Line, NotFound, RangeView, RelatedView,
+    StateView, Trace,
 };
 use crate::shown::{Clock, ascii_json, distance, plain, wrap};
 
@@ -260,16 +261,25 @@ impl Page {
 
     fn next(&mut self, trace: &Trace) {
         let mut steps: Vec<String> = Vec::new();
-        let followed = |value: &str| {
-            let mut all = trace.lines.iter().flat_map(|l| &l.identifiers);
-            all.any(|id| id.relation != "claims" && id.identifier.value == value)
+        // A delivery that claims something of ours stands in its story; one that does not may belong to another.
+        let is_ours = |id: &RelatedView| {
+            // A verification repeats what it judges, whether it believes it or not.
+            let ours = trace
+                .lines
+                .iter()
+                .filter(|l| l.record_type != "verification");
+            let mut all = ours.flat_map(|l| &l.identifiers);
+            all.any(|own| own.relation != "claims" && own.identifier == id.identifier)
         };
-        for claim in trace.lines.iter().flat_map(|l| &l.identifiers) {
-            let (kind, value) = (&claim.identifier.kind, &claim.identifier.value);
-            let leads = claim.relation == "claims" && kind != "account" && !followed(value);
-            let step = format!("ledger trace {value}");
-            if leads && is_a_word(value) && steps.len() < 3 && !steps.contains(&step) {
-                steps.push(step);
+        for line in &trace.lines {
+            let claims = || line.identifiers.iter().filter(|id| id.relation == "claims");
+            for claim in claims().filter(|_| !claims().any(is_ours)) {
+                let (kind, value) = (&claim.identifier.kind, &claim.identifier.value);
+                let step = format!("ledger trace {value}");
+                let fits = kind != "account" && is_a_word(value);
+                if fits && steps.len() < 3 && !steps.contains(&step) {
+                    steps.push(step);
+                }
             }
         }
         if trace.depth == Depth::Skeleton {
@@ -395,9 +405,17 @@ fn check(findings: &[Finding], check: &CheckView) -> String {
             n => format!("{n} {many}"),
         };
     let mut text = format!(
-        "{}, {}; ",
+        "{}, {}{}; ",
         count(Class::Contradiction, "contradiction", "contradictions"),
         count(Class::Gap, "gap", "gaps"),
+        match findings
+            .iter()
+            .filter(|f| f.code == FindingCode::ExceptionResolved)
+            .count()
+        {
+            0 => String::new(),
+            n => format!(", {n} decided by a person"),
+        },
     );
     let frames = if check.frames == 1 {
         "1 frame".to_owned()

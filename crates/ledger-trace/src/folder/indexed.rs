@@ -160,6 +160,59 @@ fn claimed(files: &Files, segment: Seq) -> Result<Option<SegmentOpen>, SourceErr
     }))
 }
 
+/// The newest checkpoint, verified under the key that is given or, without one, under the key that the copy names.
+struct Newest {
+    origin: String,
+    key: String,
+    size: u64,
+    root: Hash,
+}
+
+/// Reads it; an inner error says why it does not serve.
+fn newest(
+    files: &Files,
+    trust: Option<&TrustLine>,
+) -> Result<Result<Newest, &'static str>, SourceError> {
+    let Some(note) = files.newest_note() else {
+        return Ok(Err("there is no file `checkpoint`"));
+    };
+    let Ok(checkpoint) = Checkpoint::parse(&note) else {
+        return Ok(Err("the file `checkpoint` is none"));
+    };
+    let origin = &checkpoint.origin;
+    let key = match trust {
+        Some(trust) if trust.origin == *origin => trust.key.clone(),
+        Some(_) => {
+            return Ok(Err(
+                "the newest checkpoint is of another generation or ledger than the trust line",
+            ));
+        }
+        None => {
+            let last = files.list()?.last().copied();
+            let open = last.map(|last| claimed(files, last)).transpose()?.flatten();
+            match open.filter(|open| origin.names(&open.ledger_id)) {
+                Some(open) => origin.log_verifier(open.log_key),
+                None => {
+                    return Ok(Err(
+                        "the last segment and the file `checkpoint` do not fit each other",
+                    ));
+                }
+            }
+        }
+    };
+    if checkpoint.verify_standalone(&key).is_err() || checkpoint.size == 0 {
+        return Ok(Err(
+            "the signature of the file `checkpoint` does not verify",
+        ));
+    }
+    Ok(Ok(Newest {
+        origin: origin.to_string(),
+        key: key.to_string(),
+        size: checkpoint.size,
+        root: checkpoint.root,
+    }))
+}
+
 /// Opens a ledger by its newest checkpoint.
 pub(super) fn open<'d>(
     files: &Files,
@@ -168,54 +221,30 @@ pub(super) fn open<'d>(
     trust: Option<&TrustLine>,
     derived: Derived<'d>,
 ) -> Result<Opening<'d>, SourceError> {
+    let Newest {
+        origin,
+        key,
+        size,
+        root,
+    } = match newest(files, trust)? {
+        Ok(newest) => newest,
+        Err(why) => return Ok(unsuitable(why)),
+    };
+    // Listed behind the note, so that the segments that it covers are all there.
     let segments = files.list()?;
-    let (Some(first), Some(last)) = (segments.first().copied(), segments.last().copied()) else {
-        return Ok(unsuitable("there are no segments"));
-    };
-    let Some(note) = files.newest_note() else {
-        return Ok(unsuitable("there is no file `checkpoint`"));
-    };
-    let Ok(checkpoint) = Checkpoint::parse(&note) else {
-        return Ok(unsuitable("the file `checkpoint` is none"));
-    };
-    // The trust line's key signs by itself; without one, the key is the copy's own word and is called that.
-    let key = match trust {
-        Some(trust) if trust.origin == checkpoint.origin => trust.key.clone(),
-        Some(_) => {
-            return Ok(unsuitable(
-                "the newest checkpoint is of another generation or ledger than the trust line",
-            ));
-        }
-        None => match claimed(files, last)? {
-            Some(open) if checkpoint.origin.names(&open.ledger_id) => {
-                checkpoint.origin.log_verifier(open.log_key)
-            }
-            _ => {
-                return Ok(unsuitable(
-                    "the last segment and the file `checkpoint` do not fit each other",
-                ));
-            }
-        },
-    };
-    if checkpoint.verify_standalone(&key).is_err() || checkpoint.size == 0 {
-        return Ok(unsuitable(
-            "the signature of the file `checkpoint` does not verify",
-        ));
-    }
-    let size = checkpoint.size;
     let mut facts = Facts {
-        origin: Some(checkpoint.origin.to_string()),
-        trust_line: Some(key.to_string()),
+        origin: Some(origin),
+        trust_line: Some(key),
         pin_given: trust.is_some(),
-        first,
+        first: segments.first().copied().unwrap_or_default(),
         newest: Some(size),
         pinned: trust.map(|_| size),
         ..Facts::default()
     };
     let proven = Proven {
-        root: checkpoint.root,
-        size,
         derived,
+        size,
+        root,
     };
     let covered = proven.derived.lookup.covered();
     let (mut collector, tail) = match tail_start(files, &proven, &segments, covered)? {

@@ -130,7 +130,9 @@ fn unknown_receipts(frames: Frames<'_>, out: &mut Vec<Finding>) {
 
 /// Verifications that say both yes and no about one event.
 fn differing(frames: Frames<'_>, out: &mut Vec<Finding>) {
-    let mut said: BTreeMap<(&str, Option<&str>), Vec<(Seq, &str)>> = BTreeMap::new();
+    /// A delivery, and one event of it.
+    type Event<'a> = (&'a str, Option<&'a str>);
+    let mut said: BTreeMap<Event<'_>, Vec<(Seq, &str)>> = BTreeMap::new();
     for (seq, f) in frames.of(RecordType::Verification) {
         if let (Some(receipt), Some(decision)) = (f.subject(), f.text("decision")) {
             let event = f.id(R::Names, K::ProviderEventId);
@@ -174,8 +176,7 @@ fn early(frames: Frames<'_>, out: &mut Vec<Finding>) {
         let sent = attempts
             .iter()
             .map(|(seq, _)| *seq)
-            .filter(|seq| *seq < received)
-            .last();
+            .rfind(|seq| *seq < received);
         let answers = attempts
             .iter()
             .filter(|(_, f)| f.text("outcome") == Some("response"));

@@ -5,4 +5,6 @@ mod tell;
 
 mod closing;
 mod documented;
+mod ledger;
+mod published;
 mod rules;
