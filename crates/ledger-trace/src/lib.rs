@@ -5,8 +5,8 @@
 //! the operational identity it tells the skeleton, with the vault key everything; the same code for both, because the
 //! rules read an envelope's facts. [`FolderSource`] is the source over the files of a ledger.
 //!
-//! Not here: the network, the command line, the index (`Lookup` and `Proofs` stand for it), the verdict over a whole
-//! chain (`ledger-verify`).
+//! Not here: the network, the command line, index and tiles (`ledger-index`; [`Derived`] is how they come in), the verdict
+//! over a whole chain (`ledger-verify`).
 
 mod ask;
 mod closure;

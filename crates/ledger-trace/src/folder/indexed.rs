@@ -7,13 +7,14 @@ use ledger_format::{
 use ledger_vault::Identities;
 
 use super::chain::TrustLine;
+use super::derived::{Derived, open_seq, stored};
 use super::files::{FIRST_FRAME, Files, Found, Window};
 use super::keys::Keys;
 use super::locate::locate;
 use super::memory::Memory;
 use super::scan::Collector;
 use super::walk::{own_predecessor, walk};
-use super::{Derived, Facts, FolderSource, Position, Segment};
+use super::{Facts, FolderSource, Position, Segment};
 use crate::source::{Hits, SourceError};
 
 /// The index, the tiles, and the checkpoint that proofs lead to.
@@ -58,8 +59,13 @@ impl<'d> Done<'d> {
 }
 
 impl Proven<'_> {
-    pub(super) fn lookup(&self, value: &str, limit: usize) -> Result<Hits, SourceError> {
-        self.derived.lookup.lookup(value, limit)
+    pub(super) fn lookup(
+        &self,
+        value: &str,
+        below: Seq,
+        limit: usize,
+    ) -> Result<Hits, SourceError> {
+        self.derived.lookup.lookup(value, below, limit)
     }
 
     /// A frame's bytes and its predecessor, proved to stand in the tree.
@@ -133,31 +139,18 @@ impl Proven<'_> {
     }
 }
 
-/// In segment 0 genesis stands before it.
-fn open_seq(segment: Seq) -> Seq {
-    if segment == Seq(0) { Seq(1) } else { segment }
-}
-
 fn unsuitable<'d>(why: impl Into<String>) -> Opening<'d> {
     Opening::Unsuitable(why.into())
 }
 
 /// The log key that a segment claims, its opening signed by the epoch key that it names.
 fn claimed(files: &Files, segment: Seq) -> Result<Option<SegmentOpen>, SourceError> {
-    let file = files.frames(segment)?;
-    let Some(at) = locate(&file, open_seq(segment))? else {
-        return Ok(None);
-    };
-    let mut window = Window::new(&file);
-    let Found::Frame(frame) = window.at(at)? else {
-        return Ok(None);
-    };
-    let open = frame
-        .control()
-        .and_then(|control| SegmentOpen::decode(control.body).ok());
-    Ok(open.filter(|open| {
-        frame.tag_signed_by(Context::OpenSignature, &open.predecessor, &open.epoch_key)
-    }))
+    stored(files, segment, open_seq(segment), |frame| {
+        let open = SegmentOpen::decode(frame.control()?.body).ok()?;
+        let signed =
+            frame.tag_signed_by(Context::OpenSignature, &open.predecessor, &open.epoch_key);
+        signed.then_some(open)
+    })
 }
 
 /// The newest checkpoint, verified under the key that is given or, without one, under the key that the copy names.
@@ -268,6 +261,11 @@ pub(super) fn open<'d>(
             seq: Seq(size - 1),
             what: "the chain that was walked is not the one under the checkpoint".to_owned(),
         });
+    }
+    if covered > collector.next {
+        return Ok(unsuitable(
+            "the index knows frames that the chain does not have",
+        ));
     }
     collector.memory.sort();
     facts.next = collector.next;

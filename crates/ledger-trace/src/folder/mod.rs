@@ -6,6 +6,7 @@
 //! Both say the same. Nothing is written or locked; a ledger may be written to meanwhile.
 
 mod chain;
+mod derived;
 mod files;
 mod indexed;
 mod keys;
@@ -17,46 +18,17 @@ mod walk;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use ledger_format::{ByteOffset, Frame, InclusionPath, Link, Seq, Tail, UnixMillis};
+use ledger_format::{ByteOffset, Frame, Link, Seq, Tail, UnixMillis};
 use ledger_vault::Identities;
 
 pub use chain::TrustLine;
+pub use derived::{Derived, Lookup, Proofs};
 use files::Files;
 use keys::Keys;
 use memory::Memory;
 use walk::Position;
 
 use crate::source::{Check, Extent, FrameView, Hits, How, Source, SourceError};
-
-/// An index of identifiers, as far as it reaches.
-pub trait Lookup {
-    /// The first `limit` frames that may mention a value, ascending.
-    ///
-    /// # Errors
-    /// Reading it failed.
-    fn lookup(&self, value: &str, limit: usize) -> Result<Hits, SourceError>;
-
-    /// All frames below this number are in it.
-    fn covered(&self) -> Seq;
-}
-
-/// Audit paths of the ledger's tree.
-pub trait Proofs {
-    /// The path from a frame to the root at a size; None where the hashes for it are lost.
-    ///
-    /// # Errors
-    /// Reading them failed.
-    fn inclusion_path(&self, seq: Seq, size: u64) -> Result<Option<InclusionPath>, SourceError>;
-}
-
-/// Both, for a ledger that has them. They are derived: a wrong index hides frames until it is rebuilt, a wrong tile
-/// fails its proof; neither makes anything true.
-pub struct Derived<'d> {
-    /// The index.
-    pub lookup: Box<dyn Lookup + 'd>,
-    /// The tiles.
-    pub proofs: Box<dyn Proofs + 'd>,
-}
 
 /// How a folder is read.
 #[derive(Default)]
@@ -67,6 +39,8 @@ pub struct FolderOptions<'d> {
     pub evidence: bool,
     /// The index and the tiles, where they are to be used.
     pub derived: Option<Derived<'d>>,
+    /// What else is to stand in every answer, such as why there is no index.
+    pub remarks: Vec<String>,
 }
 
 /// A ledger's folder as a source.
@@ -129,7 +103,7 @@ impl<'d> FolderSource<'d> {
             );
             return Err(SourceError::Unusable(what));
         }
-        let mut remarks = Vec::new();
+        let mut remarks = options.remarks;
         if let Some(derived) = options.derived {
             match indexed::open(
                 &files,
@@ -212,7 +186,7 @@ impl<'d> FolderSource<'d> {
 impl Source for FolderSource<'_> {
     fn lookup(&self, value: &str, limit: usize) -> Result<Hits, SourceError> {
         let mut hits = match &self.derived {
-            Some(proven) => proven.lookup(value, limit)?,
+            Some(proven) => proven.lookup(value, self.facts.next, limit)?,
             None => Hits::default(),
         };
         if !hits.more {

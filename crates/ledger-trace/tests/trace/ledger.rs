@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use ledger_format::{FRAMES_MAGIC, Frame, Hash, InclusionPath, Link, Seq, leaf_hash, node_hash};
+use ledger_format::{
+    FRAMES_MAGIC, Frame, Frontier, Hash, InclusionPath, LedgerId, Link, Seq, leaf_hash, node_hash,
+};
+use ledger_index::{Covered, Index, TileStore, load_or_create_key};
 use ledger_records::Submission;
 use ledger_trace::{
     Answer, Depth, Derived, FolderOptions, FolderSource, Hits, How, Limits, Lookup, Proofs, Query,
     Source, SourceError, TextOptions, Trace, TraceExit, TrustLine, trace,
 };
-use ledger_vault::{Identities, RetentionClass};
+use ledger_vault::{Identities, KeyDir, RetentionClass};
 use ledger_writer::{Config, InitOptions, OpenMode, Writer, init};
 
 struct Ledger {
@@ -18,6 +22,7 @@ struct Ledger {
     vault: Identities,
     state: PathBuf,
     trust: String,
+    id: LedgerId,
 }
 
 impl Ledger {
@@ -38,6 +43,7 @@ impl Ledger {
         Self {
             state: made.state_dir,
             trust: made.trust_line,
+            id: made.ledger_id,
             dir,
             vault,
         }
@@ -103,7 +109,7 @@ impl Ledger {
         FolderOptions {
             trust: Some(TrustLine::parse(&self.trust).unwrap()),
             evidence,
-            derived: None,
+            ..FolderOptions::default()
         }
     }
 
@@ -115,7 +121,7 @@ impl Ledger {
     fn indexed(&self, covered: u64) -> Result<FolderSource<'static>, SourceError> {
         let options = FolderOptions {
             derived: Some(Derived {
-                lookup: Box::new(Index::of(self.with_vault(), covered)),
+                lookup: Box::new(Named::of(self.with_vault(), covered)),
                 proofs: Box::new(Tiles(links(&self.path()).iter().map(leaf_hash).collect())),
             }),
             ..self.options(true)
@@ -169,12 +175,12 @@ fn links(ledger: &Path) -> Vec<Link> {
 }
 
 /// An index made from what a scan finds, up to a frame.
-struct Index {
+struct Named {
     frames: BTreeMap<String, Vec<Seq>>,
     covered: u64,
 }
 
-impl Index {
+impl Named {
     fn of(source: FolderSource<'_>, covered: u64) -> Self {
         let mut frames: BTreeMap<String, Vec<Seq>> = BTreeMap::new();
         for seq in (0..source.extent().next.0)
@@ -200,9 +206,10 @@ impl Index {
     }
 }
 
-impl Lookup for Index {
-    fn lookup(&self, value: &str, limit: usize) -> Result<Hits, SourceError> {
+impl Lookup for Named {
+    fn lookup(&self, value: &str, below: Seq, limit: usize) -> Result<Hits, SourceError> {
         let mut seqs = self.frames.get(value).cloned().unwrap_or_default();
+        seqs.retain(|seq| *seq < below);
         let more = seqs.len() > limit;
         seqs.truncate(limit);
         Ok(Hits { seqs, more })
@@ -476,7 +483,7 @@ fn index_and_tiles_say_what_a_scan_says() {
     let scanned = ledger.with_vault();
     let next = scanned.extent().next.0;
     let starts = ["act_01", "evt_88", "wf_7", "ses_5", "rcp_03", "nothing"];
-    for covered in [0, 1, 5, 9, next - 3, next, next + 100] {
+    for covered in [0, 1, 5, 9, next - 3, next] {
         let indexed = ledger.indexed(covered).unwrap();
         assert_eq!(indexed.extent().remarks, Vec::<String>::new());
         for start in starts {
@@ -493,10 +500,16 @@ fn index_and_tiles_say_what_a_scan_says() {
             );
         }
     }
+    let future = ledger.indexed(next + 100).unwrap();
+    assert!(future.extent().remarks[0].contains("frames that the chain does not have"));
+    assert_eq!(
+        found(&future, "act_01").lines.len(),
+        found(&scanned, "act_01").lines.len()
+    );
     // Lost tiles: the chain is read instead, and the answer says so.
     let options = FolderOptions {
         derived: Some(Derived {
-            lookup: Box::new(Index::of(ledger.with_vault(), next)),
+            lookup: Box::new(Named::of(ledger.with_vault(), next)),
             proofs: Box::new(Tiles(Vec::new())),
         }),
         ..ledger.options(true)
@@ -512,7 +525,7 @@ fn index_and_tiles_say_what_a_scan_says() {
     leaves[6] = [7; 32];
     let options = FolderOptions {
         derived: Some(Derived {
-            lookup: Box::new(Index::of(ledger.with_vault(), next)),
+            lookup: Box::new(Named::of(ledger.with_vault(), next)),
             proofs: Box::new(Tiles(leaves)),
         }),
         ..ledger.options(true)
@@ -541,9 +554,9 @@ fn every_frame_is_found_by_bisection() {
         }
     }
     writer.close().unwrap();
-    let indexed = ledger.indexed(u64::MAX).unwrap();
     let scanned = ledger.with_vault();
     let all = frames(&ledger.path());
+    let indexed = ledger.indexed(all.len() as u64).unwrap();
     assert!(all.len() > 2_000 && ledger.segments().len() > 3);
     for (seq, (.., is_record, link)) in all.iter().enumerate() {
         let seq = Seq(seq as u64);
@@ -559,5 +572,63 @@ fn every_frame_is_found_by_bisection() {
     assert!(matches!(
         indexed.frame(Seq(all.len() as u64)),
         Err(SourceError::NoRecord(_) | SourceError::Violation { .. })
+    ));
+}
+
+#[test]
+fn the_ledgers_own_index_and_tiles_serve() {
+    let ledger = Ledger::told();
+    let scanned = ledger.with_vault();
+    let links = links(&ledger.path());
+    let dir = fs::File::open(ledger.path()).unwrap();
+    let path = ledger.path();
+    let folder = KeyDir::new(dir.as_fd(), &path);
+    let (vault, operational) = (
+        ledger.vault.recipients().unwrap(),
+        ledger.operational().recipients().unwrap(),
+    );
+    let (key, _) = load_or_create_key(folder, &ledger.vault(), &vault, &operational).unwrap();
+    let index = Index::open(&path, key, ledger.id, |_| true).unwrap();
+    for seq in (0..links.len() as u64).map(Seq) {
+        if let Ok(view) = scanned.frame(seq) {
+            index.add(seq, &view.envelope);
+        }
+    }
+    let covered = Covered {
+        next: Seq(links.len() as u64),
+        link: *links.last().unwrap(),
+    };
+    index.flush(covered).unwrap();
+    index.settle().unwrap();
+    index.close().unwrap();
+    drop(index);
+    let leaves: Vec<Hash> = links.iter().map(leaf_hash).collect();
+    TileStore::open(&path, &Frontier::empty())
+        .unwrap()
+        .append(&leaves)
+        .unwrap();
+    for identities in [ledger.vault(), ledger.operational()] {
+        let derived = Derived::of_folder(&path, &identities).unwrap();
+        assert_eq!(derived.lookup.covered(), covered.next);
+        let options = FolderOptions {
+            derived: Some(derived),
+            ..ledger.options(true)
+        };
+        let source = FolderSource::open(&path, ledger.vault(), options).unwrap();
+        let json = |source: &FolderSource<'_>| {
+            ask(source, "act_01")
+                .unwrap()
+                .to_json()
+                .replace("audit_path", "tree")
+        };
+        assert_eq!(json(&source), json(&scanned));
+    }
+    let file = path.join("index.sqlite");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes.truncate(2_000);
+    fs::write(&file, bytes).unwrap();
+    assert!(matches!(
+        Derived::of_folder(&path, &ledger.vault()),
+        Err(SourceError::Unusable(_))
     ));
 }
