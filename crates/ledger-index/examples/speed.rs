@@ -12,6 +12,7 @@ use ledger_format::{Frontier, LedgerId, Link, Seq, leaf_hash};
 use ledger_index::{Covered, IdentifierParts, Index, TileStore};
 use ledger_records::IdKind;
 use ledger_vault::{Identities, IndexKey};
+use rustix::time::ClockId;
 
 const BLOCK: u64 = 4096;
 const LEDGER: LedgerId = LedgerId([1; 32]);
@@ -136,19 +137,23 @@ fn fill(index: &Index, records: u64) -> Outcome<()> {
     let (mut flushing, mut slowest, mut put_off) = (Duration::ZERO, Duration::ZERO, 0);
     let (mut runs_max, mut memory_max) = (0, 0);
     let whole = Instant::now();
+    let (process, thread) = (
+        processor(ClockId::ProcessCPUTime),
+        processor(ClockId::ThreadCPUTime),
+    );
     for from in (0..records).step_by(BLOCK as usize) {
         let to = records.min(from + BLOCK);
         let block: Vec<Record> = (from..to).map(Record::new).collect();
-        let start = Instant::now();
+        let start = processor(ClockId::ThreadCPUTime);
         for record in &block {
             black_box(index.find_record(&record.id)?);
         }
-        finding += start.elapsed();
-        let start = Instant::now();
+        finding += processor(ClockId::ThreadCPUTime) - start;
+        let start = processor(ClockId::ThreadCPUTime);
         for (seq, record) in (from..to).zip(&block) {
             index.add_parts(Seq(seq), &record.id, [0; 16], record.identifiers());
         }
-        adding += start.elapsed();
+        adding += processor(ClockId::ThreadCPUTime) - start;
         let start = Instant::now();
         let done = index.flush_if_large(covered(to))?;
         flushing += start.elapsed();
@@ -163,9 +168,15 @@ fn fill(index: &Index, records: u64) -> Outcome<()> {
     index.settle()?;
     let stats = index.stats();
     let per = |time: Duration| time.as_nanos() as f64 / records as f64;
-    println!("{records} records, {} entries", stats.entries);
+    let thread = processor(ClockId::ThreadCPUTime) - thread;
+    let process = processor(ClockId::ProcessCPUTime) - process;
+    println!(
+        "{records} records, {} entries; processor time:",
+        stats.entries
+    );
     println!("  add: {:.0} ns a record", per(adding));
     println!("  find_record of a new id: {:.0} ns", per(finding));
+    println!("  the worker: {:.0} ns a record", per(process - thread));
     println!(
         "  flush_if_large: {:.1} us a call, slowest {:.1} us, {put_off} put off",
         flushing.as_nanos() as f64 / 1e3 / (records as f64 / BLOCK as f64),
@@ -277,6 +288,12 @@ fn memory(when: &str) -> Outcome<()> {
         .collect();
     println!("memory of the process {when}: {}", shown.join(", "));
     Ok(())
+}
+
+/// Processor time of this thread or of the process: other work on the machine does not count.
+fn processor(clock: ClockId) -> Duration {
+    let now = rustix::time::clock_gettime(clock);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 fn millis(time: Duration) -> f64 {

@@ -99,6 +99,8 @@ pub struct Stats {
 pub struct Index {
     shared: Arc<Shared>,
     opening: Opening,
+    /// Whether there is a worker, or was one.
+    writes: bool,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -248,6 +250,7 @@ impl Index {
         Ok(Self {
             shared,
             opening,
+            writes: worker.is_some(),
             worker: Mutex::new(worker),
         })
     }
@@ -347,7 +350,7 @@ impl Index {
     }
 
     fn hand_over(&self, covered: Covered, entries_min: usize) -> Result<bool> {
-        if self.worker.lock().is_none() {
+        if !self.writes {
             return Ok(false);
         }
         let mut state = self.shared.state.lock();
@@ -379,6 +382,11 @@ impl Index {
             self.shared.work.notify_all();
             return Err(fault);
         }
+        if state.gone {
+            return Err(IndexError::Unusable {
+                reason: "it has been closed".to_owned(),
+            });
+        }
         if state.damaged {
             return Err(IndexError::damaged("it was found damaged before"));
         }
@@ -390,7 +398,7 @@ impl Index {
     /// # Errors
     /// Why the worker stopped.
     pub fn settle(&self) -> Result<()> {
-        if self.worker.lock().is_none() {
+        if !self.writes {
             return Ok(());
         }
         let mut state = self.shared.state.lock();
@@ -411,7 +419,11 @@ impl Index {
     pub fn close(&self) -> Result<()> {
         self.stop(Stop::Written);
         let mut state = self.shared.state.lock();
-        state.fault.take().map_or(Ok(()), Err)
+        match state.fault.take() {
+            Some(fault) => Err(fault),
+            None if state.frozen.is_empty() => Ok(()),
+            None => Err(IndexError::damaged("it was found damaged before")),
+        }
     }
 
     fn stop(&self, how: Stop) {

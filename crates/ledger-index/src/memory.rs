@@ -16,6 +16,8 @@ pub(crate) struct Table<const W: usize> {
     before: Vec<u32>,
     /// The newest entry of each bucket; their number is a power of two.
     newest: Vec<u32>,
+    /// Above every frame.
+    end: u64,
 }
 
 impl<const W: usize> Table<W> {
@@ -24,6 +26,7 @@ impl<const W: usize> Table<W> {
             entries: Vec::new(),
             before: Vec::new(),
             newest: vec![NONE; BUCKETS_MIN],
+            end: 0,
         }
     }
 
@@ -48,6 +51,7 @@ impl<const W: usize> Table<W> {
         }
         // A table is written out long before it has 2^32 entries; beyond, entries would only not be found.
         let place = u32::try_from(self.entries.len()).unwrap_or(NONE);
+        self.end = self.end.max(entry.seq.saturating_add(1));
         self.entries.push(entry);
         self.chain(&entry.token(), place);
     }
@@ -88,7 +92,7 @@ impl<const W: usize> Table<W> {
     /// Takes the entries below `seq` out, and keeps the others.
     pub(crate) fn split_below(&mut self, seq: u64) -> Self {
         let whole = std::mem::replace(self, Self::new());
-        if whole.entries.iter().all(|entry| entry.seq < seq) {
+        if whole.end <= seq {
             return whole;
         }
         let mut taken = Self::new();

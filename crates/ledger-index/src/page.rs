@@ -56,7 +56,7 @@ impl<const W: usize> PageBuilder<W> {
     pub(crate) fn push(&mut self, entry: &Entry<W>) -> bool {
         let same_group = match &self.last {
             Some(last) if last == entry => return true,
-            Some(last) => last.key == entry.key,
+            Some(last) => last.same_key(entry),
             None => false,
         };
         let before = match &self.last {

@@ -136,7 +136,10 @@ fn write_table<const W: usize>(
 /// One table of several runs on its way into one.
 struct TableMerge<const W: usize> {
     cursors: Vec<Cursor<W>>,
+    /// The next entry of each input; None behind its last.
     heads: Vec<Option<Entry<W>>>,
+    /// Their first bytes, side by side for a fast search; the greatest number behind the last.
+    leading: Vec<u64>,
     builder: SectionBuilder<W>,
 }
 
@@ -148,12 +151,25 @@ impl<const W: usize> TableMerge<W> {
             .iter_mut()
             .zip(inputs)
             .map(|(cursor, input)| cursor.next(input, pages))
-            .collect::<Result<_>>()?;
+            .collect::<Result<Vec<_>>>()?;
         Ok(Self {
+            leading: heads.iter().map(leading).collect(),
             cursors,
             heads,
             builder: SectionBuilder::new(section, base, tokens)?,
         })
+    }
+
+    /// The least of the next entries, and whose it is.
+    fn least(&self) -> Option<(usize, Entry<W>)> {
+        let least = *self.leading.iter().min()?;
+        self.leading
+            .iter()
+            .zip(&self.heads)
+            .enumerate()
+            .filter(|(_, (leading, _))| **leading == least)
+            .filter_map(|(at, (_, head))| head.map(|head| (at, head)))
+            .min_by_key(|(_, head)| *head)
     }
 
     /// Goes on until so many more pages were written. True when everything was read.
@@ -166,13 +182,7 @@ impl<const W: usize> TableMerge<W> {
     ) -> Result<bool> {
         let stop = self.builder.pages().saturating_add(pages_max);
         while self.builder.pages() < stop {
-            let least = self
-                .heads
-                .iter()
-                .enumerate()
-                .filter_map(|(at, head)| head.map(|head| (head, at)))
-                .min();
-            let Some((entry, at)) = least else {
+            let Some((at, entry)) = self.least() else {
                 return Ok(true);
             };
             self.builder.push(&entry, out)?;
@@ -182,11 +192,16 @@ impl<const W: usize> TableMerge<W> {
                 if next.is_some_and(|next| next < entry) {
                     return Err(IndexError::damaged("a table is not sorted"));
                 }
+                self.leading[at] = leading(&next);
                 self.heads[at] = next;
             }
         }
         Ok(false)
     }
+}
+
+fn leading<const W: usize>(head: &Option<Entry<W>>) -> u64 {
+    head.as_ref().map_or(u64::MAX, Entry::leading)
 }
 
 /// Several runs that follow each other on their way into one of the next level.

@@ -32,6 +32,8 @@ pub(crate) struct State {
     /// Nothing is written any more.
     pub(crate) damaged: bool,
     pub(crate) idle: bool,
+    /// There is no worker any more.
+    pub(crate) gone: bool,
     pub(crate) stop: Stop,
 }
 
@@ -74,6 +76,7 @@ impl Shared {
                 fault: None,
                 damaged: false,
                 idle: false,
+                gone: false,
                 stop: Stop::Never,
             }),
             work: Condvar::new(),

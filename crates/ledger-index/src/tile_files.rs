@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use ledger_format::Hash;
@@ -87,28 +88,41 @@ impl TileFolder {
         Ok(current)
     }
 
-    /// Writes a full or partial tile, whole or not at all, and takes away the partial one before it.
+    /// Writes a full or partial tile. A partial one that is there is lengthened, then renamed: what it had
+    /// stays readable, under either name, at any moment.
     pub(crate) fn write(&self, id: TileId, hashes: &[Hash], old_width: usize) -> io::Result<()> {
         let (folders, name) = id.path();
         let folder = self.folder(&folders, true)?;
         let partials = format!("{name}.p");
-        if hashes.len() == WIDTH {
-            replace(&folder, &name, hashes)?;
-            if old_width > 0 {
-                // Readers find the full tile; a leftover is only waste.
-                remove_partials(&folder, &partials);
-            }
-            return Ok(());
-        }
+        let full = hashes.len() == WIDTH;
         if old_width == 0 {
             // What an earlier, longer tree may have left here would be preferred by readers.
             let _ = rustix::fs::unlinkat(&folder, name.as_str(), AtFlags::empty());
             remove_partials(&folder, &partials);
+            if full {
+                return replace(&folder, &name, hashes);
+            }
+            return replace(
+                &enter(&folder, &partials)?,
+                &hashes.len().to_string(),
+                hashes,
+            );
         }
-        let folder = enter(&folder, &partials)?;
-        replace(&folder, &hashes.len().to_string(), hashes)?;
-        if old_width > 0 && old_width != hashes.len() {
-            let _ = rustix::fs::unlinkat(&folder, old_width.to_string(), AtFlags::empty());
+        let inner = enter(&folder, &partials)?;
+        let old = old_width.to_string();
+        let new = hashes.len().to_string();
+        let (into, new) = if full {
+            (&folder, &name)
+        } else {
+            (&inner, &new)
+        };
+        match lengthen(&inner, &old, hashes, old_width) {
+            Ok(()) => rustix::fs::renameat(&inner, old.as_str(), into, new.as_str())?,
+            // Somebody took it away.
+            Err(_) => replace(into, new, hashes)?,
+        }
+        if full {
+            let _ = rustix::fs::unlinkat(&folder, partials, AtFlags::REMOVEDIR);
         }
         Ok(())
     }
@@ -162,6 +176,15 @@ fn replace(folder: &OwnedFd, name: &str, hashes: &[Hash]) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes the hashes from `from` on behind those that the file has.
+fn lengthen(folder: &OwnedFd, name: &str, hashes: &[Hash], from: usize) -> io::Result<()> {
+    let fd = rustix::fs::openat(folder, name, FILE | OFlags::WRONLY, Mode::empty())?;
+    let file = File::from(fd);
+    let new = hashes.get(from..).unwrap_or(&[]);
+    file.write_all_at(new.as_flattened(), (from * size_of::<Hash>()) as u64)?;
+    file.set_len(size_of_val(hashes) as u64)
+}
+
 fn remove_partials(folder: &OwnedFd, partials: &str) {
     if let Ok(inner) = rustix::fs::openat(folder, partials, FOLDER, Mode::empty()) {
         for name in widths(&inner).unwrap_or_default() {
@@ -197,7 +220,7 @@ fn widest(folder: &OwnedFd, partials: &str) -> io::Result<Option<(OwnedFd, usize
     Ok(widest.map(|width| (inner, width)))
 }
 
-/// The hashes in a file; None when it is not there, or is no tile of this width.
+/// The first hashes of a file, or None when it is not there or has fewer. It has more while it is lengthened.
 fn read_file(folder: &OwnedFd, name: &str, width: usize) -> io::Result<Option<Vec<Hash>>> {
     let fd = match rustix::fs::openat(folder, name, FILE | OFlags::RDONLY, Mode::empty()) {
         Ok(fd) => fd,

@@ -39,6 +39,16 @@ pub(crate) struct Worker {
     filter_bytes_max: u64,
 }
 
+/// Tells whoever waits for the worker that it has gone, for whatever reason.
+struct Gone(Arc<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.state.lock().gone = true;
+        self.0.done.notify_all();
+    }
+}
+
 enum Task {
     Write(Arc<Frozen>),
     Merge,
@@ -84,6 +94,7 @@ impl Worker {
 
     /// Works until told to stop.
     pub(crate) fn run(mut self) {
+        let _gone = Gone(Arc::clone(&self.shared));
         loop {
             let done = match self.next_task() {
                 Task::Write(frozen) => self.write(&frozen),
@@ -466,6 +477,8 @@ mod tests {
         assert!(index.settle().unwrap_err().is_damage());
         assert!(index.find_record("rec_1").unwrap().is_some());
         assert_eq!(index.covered(), Covered::NOTHING);
+        assert!(index.close().unwrap_err().is_damage());
+        assert!(index.flush(covered(4)).is_err() && index.settle().is_err());
     }
 
     #[test]
