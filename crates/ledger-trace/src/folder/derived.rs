@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ledger_format::{InclusionPath, Kind, Link, SegmentOpen, Seq};
+use ledger_format::{Frame, InclusionPath, Kind, Link, SegmentOpen, Seq};
 use ledger_index::{Covered, Index, IndexError, TileError, TileReader, load_key};
 use ledger_vault::{Identities, KeyDir};
 use rustix::fs::{Mode, OFlags};
 
-use super::files::{Files, Found, Window, io_error};
+use super::files::{Files, io_error};
 use super::locate::locate;
 use crate::source::{Hits, SourceError};
 
@@ -87,17 +87,14 @@ pub(super) fn stored<T>(
     files: &Files,
     segment: Seq,
     seq: Seq,
-    read: impl FnOnce(ledger_format::Frame<'_>) -> Option<T>,
+    read: impl FnOnce(Frame<'_>) -> Option<T>,
 ) -> Result<Option<T>, SourceError> {
     let file = files.frames(segment)?;
     let Some(at) = locate(&file, seq)? else {
         return Ok(None);
     };
-    let mut window = Window::new(&file);
-    match window.at(at)? {
-        Found::Frame(frame) => Ok(read(frame)),
-        _ => Ok(None),
-    }
+    let bytes = file.frame_bytes(at)?.unwrap_or_default();
+    Ok(Frame::parse(&bytes).ok().and_then(read))
 }
 
 fn segment_open(files: &Files, segment: Seq) -> Result<Option<SegmentOpen>, SourceError> {

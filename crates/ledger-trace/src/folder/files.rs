@@ -163,6 +163,18 @@ impl SegmentFile {
     }
 }
 
+impl SegmentFile {
+    /// The bytes of the one frame at a place, by its head; None where no whole frame stands.
+    pub(super) fn frame_bytes(&self, at: ByteOffset) -> Result<Option<Vec<u8>>, SourceError> {
+        let head = self.bytes(at.0, HEAD_PREFIX_LEN_MAX as u64)?;
+        let Ok((prefix, _)) = HeadPrefix::parse(&head) else {
+            return Ok(None);
+        };
+        let bytes = self.bytes(at.0, prefix.frame_len.into())?;
+        Ok((bytes.len() == prefix.frame_len as usize).then_some(bytes))
+    }
+}
+
 impl ReadAt for SegmentFile {
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)

@@ -8,7 +8,7 @@ use ledger_vault::Identities;
 
 use super::chain::TrustLine;
 use super::derived::{Derived, open_seq, stored};
-use super::files::{FIRST_FRAME, Files, Found, Window};
+use super::files::{FIRST_FRAME, Files};
 use super::keys::Keys;
 use super::locate::locate;
 use super::memory::Memory;
@@ -83,10 +83,9 @@ impl Proven<'_> {
         let Some(at) = locate(&file, seq)? else {
             return Err(violation("the frame is not where the chain has it"));
         };
-        let mut window = Window::new(&file);
-        let Found::Frame(frame) = window.at(at)? else {
-            return Err(violation("the frame was altered: its structure is broken"));
-        };
+        let broken = || violation("the frame was altered: its structure is broken");
+        let bytes = file.frame_bytes(at)?.ok_or_else(broken)?;
+        let frame = Frame::parse(&bytes).map_err(|_| broken())?;
         let predecessor = if at == FIRST_FRAME {
             own_predecessor(&frame)
         } else {
@@ -107,7 +106,7 @@ impl Proven<'_> {
             .ok_or_else(lost)?;
         verify_inclusion(seq, &frame.link, &path, self.size, &self.root)
             .map_err(|e| violation(&format!("it is not under checkpoint {}: {e}", self.size)))?;
-        Ok((frame.bytes().to_vec(), predecessor))
+        Ok((bytes, predecessor))
     }
 
     /// The link of a frame, proved.

@@ -9,9 +9,9 @@ use super::files::{FIRST_FRAME, SegmentFile};
 use crate::source::SourceError;
 
 /// Bytes below which heads are walked instead.
-const WALK_LEN: u64 = 64 << 10;
+const WALK_LEN: u64 = 16 << 10;
 /// Bytes read at once in search of a head.
-const STEP: u64 = 32 << 10;
+const STEP: u64 = 4 << 10;
 
 /// The offset of a frame; None when the walk to it does not find it.
 pub(super) fn locate(file: &SegmentFile, seq: Seq) -> Result<Option<ByteOffset>, SourceError> {

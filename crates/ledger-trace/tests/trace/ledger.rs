@@ -632,3 +632,10 @@ fn the_ledgers_own_index_and_tiles_serve() {
         Err(SourceError::Unusable(_))
     ));
 }
+
+#[test]
+fn a_source_can_be_shared_between_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<FolderSource<'static>>();
+    is_shared::<Answer>();
+}
