@@ -461,6 +461,34 @@ mod tests {
     }
 
     #[test]
+    fn a_merged_run_stays_while_a_look_up_reads_it() {
+        let store = MemoryStore::default();
+        let index = Index::over(store.clone(), Box::new(store.clone()), 0);
+        fill(&index, 0..7, |error| panic!("{error}"));
+        // As a look-up holds them, from before the merge to after it.
+        let held = index_runs(&index);
+        index.add_parts(Seq(2100), "rec_2100", [0; 16], []);
+        assert!(index.flush(covered(2101)).unwrap());
+        while index_runs(&index).len() != 1 {
+            std::thread::sleep(RELEASE_POLL);
+        }
+        std::thread::sleep(RELEASE_POLL * 4);
+        for run in held.iter() {
+            let pages = &index.shared().pages;
+            let meta = run.records.meta();
+            let (mut cursor, mut read) = (crate::section::Cursor::new(), 0);
+            while cursor.next(&run.records, pages).unwrap().is_some() {
+                read += 1;
+            }
+            assert_eq!(read, meta.entries);
+        }
+        let before = store.len();
+        drop(held);
+        index.settle().unwrap();
+        assert!(store.len() < before);
+    }
+
+    #[test]
     fn damage_stops_writing_and_says_so() {
         let store = MemoryStore::default();
         let writer = Faulty {
