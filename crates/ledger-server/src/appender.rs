@@ -1,7 +1,7 @@
 //! What the daemon needs of the writer, as a trait: the daemon is tested against writers that
 //! answer what a disk rarely does.
 //!
-//! Every call blocks until it is synced; whoever calls from the runtime leaves its threads first.
+//! Every call blocks until it is synced; each connection has a thread of its own for that.
 //! Not the writer's lifecycle: that is `keeper`.
 
 use crate::problem::{Code, Problem};

@@ -13,19 +13,21 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower_service::Service as _;
 
 /// Pause after a failed accept: descriptors may be free again then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Time for a connection to end after the time of the stop: an append that waits for its sync.
+const DRAIN_GRACE: Duration = Duration::from_secs(10);
 /// Headers of one request.
 const HEADERS_MAX: usize = 64;
 
@@ -40,58 +42,79 @@ pub(crate) struct Socket {
 }
 
 /// How connections come in: what `accept` of a listener gives, and who is at the other end.
-pub(crate) trait Accept {
-    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
-    async fn accept(&self) -> io::Result<(Self::Stream, Peer)>;
+pub(crate) trait Accept: Send + Sync + 'static {
+    /// A connection that belongs to no runtime.
+    type Loose: io::Write + Send + 'static;
+    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Loose, Peer)>> + Send;
+    /// The connection in the runtime of the calling thread.
+    fn enter(loose: Self::Loose) -> io::Result<Self::Stream>;
 }
 
 /// Accepts until the stop, then drains.
-pub(crate) async fn serve(accept: impl Accept, socket: Arc<Socket>) {
-    let slots = Arc::new(Semaphore::new(socket.limits.connections));
-    let mut connections = JoinSet::new();
+pub(crate) async fn serve<A: Accept>(accept: A, socket: Arc<Socket>) {
+    let all = u32::try_from(socket.limits.connections).unwrap_or(u32::MAX);
+    let slots = Arc::new(Semaphore::new(all as usize));
     let mut stop = socket.stop.clone();
     loop {
         let accepted = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
             accepted = accept.accept() => accepted,
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
         };
-        match accepted {
-            Ok((stream, peer)) => match slots.clone().try_acquire_owned() {
-                Ok(slot) => {
-                    socket.figures.accepted.fetch_add(1, Relaxed);
-                    let socket = socket.clone();
-                    connections.spawn(async move {
-                        connection(stream, peer, &socket).await;
-                        drop(slot);
-                    });
-                }
-                Err(_) => {
-                    tracing::warn!(socket = %peer.socket, uid = peer.attested.uid, "too many connections");
-                    tokio::spawn(turn_away(stream));
-                }
-            },
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+        let begun = accepted.and_then(|(loose, peer)| match slots.clone().try_acquire_owned() {
+            Ok(slot) => begin::<A>(loose, peer, socket.clone(), slot),
+            Err(_) => turn_away(loose, &peer),
+        });
+        if let Err(error) = begun {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
         }
     }
     drop(accept);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(socket.drain_time, drained)
-        .await
-        .is_err()
-    {
-        tracing::warn!(socket = %socket.figures.name, "requests were still under way at the end of the stop");
-        connections.abort_all();
+    // Connections end by themselves when the time of the stop is over; this waits for the last.
+    let drained = slots.acquire_many(all);
+    let limit = socket.drain_time + DRAIN_GRACE;
+    if tokio::time::timeout(limit, drained).await.is_err() {
+        tracing::warn!(socket = %socket.figures.name, "an append was still under way at the end of the stop");
     }
 }
 
-/// The answer to a connection beyond the limit, written without reading.
-async fn turn_away(mut stream: impl AsyncWrite + Unpin) {
+/// Serves a connection in a thread of its own. An append blocks that thread and nobody else: handing
+/// it over to another one costs more than the append itself, and a connection has nothing to do
+/// until it is answered.
+fn begin<A: Accept>(
+    loose: A::Loose,
+    peer: Peer,
+    socket: Arc<Socket>,
+    slot: OwnedSemaphorePermit,
+) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("connection".to_owned());
+    thread.spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let served = runtime.and_then(|runtime| {
+            runtime.block_on(async {
+                let stream = A::enter(loose)?;
+                socket.figures.accepted.fetch_add(1, Relaxed);
+                connection(stream, peer, &socket).await;
+                Ok(())
+            })
+        });
+        if let Err(error) = served {
+            tracing::warn!(%error, "a connection could not be served");
+        }
+        drop(slot);
+    })?;
+    Ok(())
+}
+
+/// The answer to a connection beyond the limit, written without reading. It fits the empty buffer
+/// of a new socket; whoever does not take it is not waited for.
+fn turn_away(mut loose: impl io::Write, peer: &Peer) -> io::Result<()> {
     use crate::problem::{Code, Problem};
+    tracing::warn!(socket = %peer.socket, uid = peer.attested.uid, "too many connections");
     let body = Problem::new(
         Code::Busy,
         "this socket has as many connections as it takes",
@@ -102,16 +125,13 @@ async fn turn_away(mut stream: impl AsyncWrite + Unpin) {
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    let written = async {
-        stream.write_all(text.as_bytes()).await?;
-        stream.shutdown().await
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(1), written).await;
+    let _ = loose.write_all(text.as_bytes());
+    Ok(())
 }
 
 async fn connection<S>(stream: S, peer: Peer, socket: &Socket)
 where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     socket.figures.open.fetch_add(1, Relaxed);
     let activity = Arc::new(Activity::default());
@@ -145,12 +165,15 @@ where
     let mut served = pin!(served);
     let mut stop = socket.stop.clone();
     let mut stopping = false;
+    let mut drained = pin!(tokio::time::sleep(Duration::MAX));
     loop {
         tokio::select! {
             _ = served.as_mut() => break,
             () = activity.stalled(&socket.limits) => break,
+            () = drained.as_mut(), if stopping => break,
             _ = stop.wait_for(|stop| *stop), if !stopping => {
                 stopping = true;
+                drained.as_mut().reset(tokio::time::Instant::now() + socket.drain_time);
                 served.as_mut().graceful_shutdown();
             }
         }

@@ -15,9 +15,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use thiserror::Error;
 
-/// Threads beyond one a connection: look-ups, the supervisor, file operations.
-const THREADS_SPARE: usize = 64;
-
 /// What `ledger serve` needs to know.
 #[derive(Debug)]
 pub struct Options {
@@ -134,7 +131,6 @@ pub fn run(options: Options, providers: impl FnOnce(&Opened) -> Providers) -> Re
     } else {
         config.listeners.clone()
     };
-    let connections = config.limits.connections * (listeners.len() + 1);
     let parts = Parts {
         appender: keeper.clone(),
         providers: providers(&opened),
@@ -154,8 +150,8 @@ pub fn run(options: Options, providers: impl FnOnce(&Opened) -> Providers) -> Re
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        // An append under way holds a thread; the runtime must never wait for one.
-        .max_blocking_threads(connections + THREADS_SPARE)
+        // It accepts, feeds the watchdog and hears signals; connections have threads of their own.
+        .worker_threads(1)
         .build()?;
     let served = runtime.block_on(serve_until_signal(parts));
     if served.is_err() {

@@ -88,7 +88,8 @@ pub struct Running {
     tcp: Option<SocketAddr>,
 }
 
-/// Binds all sockets and serves. Must be called in a runtime with several threads.
+/// Binds all sockets and serves. Must be called in a runtime, which accepts; each
+/// connection has a thread of its own.
 ///
 /// # Errors
 /// A socket could not be made; none is left then.
@@ -262,9 +263,10 @@ impl UnixAccept {
 }
 
 impl Accept for UnixAccept {
+    type Loose = std::os::unix::net::UnixStream;
     type Stream = UnixStream;
 
-    async fn accept(&self) -> io::Result<(UnixStream, Peer)> {
+    async fn accept(&self) -> io::Result<(Self::Loose, Peer)> {
         let (stream, _) = self.listener.accept().await?;
         let attested = credentials(&stream)?;
         let peer = Peer {
@@ -273,7 +275,11 @@ impl Accept for UnixAccept {
             attested,
             permitted: Permitted::by_rules(&self.rules, attested),
         };
-        Ok((stream, peer))
+        Ok((stream.into_std()?, peer))
+    }
+
+    fn enter(loose: Self::Loose) -> io::Result<UnixStream> {
+        UnixStream::from_std(loose)
     }
 }
 
@@ -283,9 +289,10 @@ struct TcpAccept {
 }
 
 impl Accept for TcpAccept {
+    type Loose = std::net::TcpStream;
     type Stream = TcpStream;
 
-    async fn accept(&self) -> io::Result<(TcpStream, Peer)> {
+    async fn accept(&self) -> io::Result<(Self::Loose, Peer)> {
         let (stream, _) = self.listener.accept().await?;
         let nobody = Attested {
             uid: 0,
@@ -298,6 +305,10 @@ impl Accept for TcpAccept {
             attested: nobody,
             permitted: Permitted::All,
         };
-        Ok((stream, peer))
+        Ok((stream.into_std()?, peer))
+    }
+
+    fn enter(loose: Self::Loose) -> io::Result<TcpStream> {
+        TcpStream::from_std(loose)
     }
 }

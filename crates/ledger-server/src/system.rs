@@ -94,7 +94,7 @@ fn tell(state: &[NotifyState<'_>]) {
 }
 
 /// Feeds systemd's watchdog, if it is on, from the runtime's own timer: it shows that the runtime
-/// runs. A sync that takes long holds a thread of its own and does not delay it.
+/// runs. A sync that takes long holds its connection's thread and does not delay it.
 pub(crate) async fn feed_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return std::future::pending().await;

@@ -159,12 +159,12 @@ pub(super) async fn append(
     }
     drop(bytes);
     let wait = waits_for_checkpoint(&parts.headers);
-    let answer = tokio::task::block_in_place(|| {
+    let answer = (|| {
         let outcome = submit(&app, &peer, vec![records], started).pop();
         let outcome = outcome.unwrap_or(Err(crate::appender::AppendRefusal::Closing));
         let outcome = outcome.map_err(|refusal| refusal.to_problem(batch))?;
         Ok::<_, Problem>(acknowledge(&app, &outcome, wait))
-    });
+    })();
     drop(room);
     let (duplicate, mut records, covered) = answer?;
     let status = if duplicate {

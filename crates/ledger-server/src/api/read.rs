@@ -1,4 +1,5 @@
-//! Everything that is read: frames, traces, checkpoints, status, health, metrics.
+//! Everything that is read: frames, traces, checkpoints, status, health, metrics. What blocks on the
+//! disk blocks the connection's own thread.
 
 use super::App;
 use crate::appender::Condition;
@@ -15,15 +16,6 @@ use ledger_format::Seq;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Runs what blocks on the disk apart from the runtime's threads.
-async fn blocking<T: Send + 'static>(
-    run: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(run)
-        .await
-        .unwrap_or_else(|e| Err(Problem::new(Code::Internal, e.to_string())))
-}
 
 fn text(media_type: &'static str, body: String) -> Response {
     let mut response = Response::new(Body::from(body));
@@ -57,12 +49,9 @@ pub(super) async fn record(
     if number >= frames {
         return Err(missing());
     }
-    let records = app.records.clone();
-    let found = blocking(move || {
-        let found = records.record(Seq(number));
-        found.map_err(|e| Problem::new(Code::Internal, e.to_string()))
-    });
-    let view = found.await?.ok_or_else(missing)?;
+    let found = app.records.record(Seq(number));
+    let found = found.map_err(|e| Problem::new(Code::Internal, e.to_string()))?;
+    let view = found.ok_or_else(missing)?;
     Ok(Json(view).into_response())
 }
 
@@ -80,15 +69,12 @@ pub(super) async fn trace(
     State(app): State<Arc<App>>,
     Path(identifier): Path<String>,
 ) -> Result<Response, Problem> {
-    let Some(provider) = app.trace.clone() else {
+    let Some(provider) = &app.trace else {
         let detail = "this daemon was started without the identifier index";
         return Err(Problem::new(Code::NotAvailable, detail));
     };
-    let found = blocking(move || {
-        let found = provider.trace(&identifier);
-        found.map_err(|e| Problem::new(Code::Internal, e))
-    });
-    let answer = found.await?;
+    let answer = provider.trace(&identifier);
+    let answer = answer.map_err(|e| Problem::new(Code::Internal, e))?;
     if answer.outcome == TraceOutcome::NotFound {
         let problem = Problem::new(Code::IdentifierNotFound, "no record names this identifier");
         return Err(problem.with("trace", answer.document));
@@ -115,8 +101,10 @@ pub(super) async fn checkpoint(State(app): State<Arc<App>>) -> Response {
     )
 )]
 pub(super) async fn cut_checkpoint(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let note = tokio::task::block_in_place(|| app.appender.checkpoint());
-    let note = note.map_err(|refusal| refusal.to_problem(false))?;
+    let note = app
+        .appender
+        .checkpoint()
+        .map_err(|refusal| refusal.to_problem(false))?;
     app.metrics.checkpoints.fetch_add(1, Relaxed);
     Ok(text("text/plain; charset=utf-8", note))
 }
@@ -126,9 +114,8 @@ pub(super) async fn cut_checkpoint(State(app): State<Arc<App>>) -> Result<Respon
     get, path = "/v1/status", tag = "operation",
     responses((status = 200, description = "All figures that `ledger status` shows", body = StatusReport))
 )]
-pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let report = blocking(move || Ok(status::report(&app))).await?;
-    Ok(Json(report).into_response())
+pub(super) async fn status(State(app): State<Arc<App>>) -> Response {
+    Json(status::report(&app)).into_response()
 }
 
 /// Whether the process answers.
@@ -166,11 +153,11 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Result<Response, Prob
     get, path = "/metrics", tag = "operation",
     responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text"))
 )]
-pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let scraped = blocking(move || {
-        let readings = status::readings(&app);
-        Ok(crate::metrics::scrape(&app.metrics, &app.sockets, readings))
-    });
-    let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(text(media_type, scraped.await?))
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let readings = status::readings(&app);
+    let scraped = crate::metrics::scrape(&app.metrics, &app.sockets, readings);
+    text(
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        scraped,
+    )
 }

@@ -76,7 +76,7 @@ async fn run(app: Arc<App>, peer: Arc<Peer>, mut lines: Lines, send: mpsc::Sende
         };
         let (answers, go_on) = match group {
             Ok(group) if group.is_empty() => return,
-            Ok(group) => tokio::task::block_in_place(|| append_group(&app, &peer, group)),
+            Ok(group) => append_group(&app, &peer, group),
             Err(problem) => {
                 let problem = problem.counted(&app.metrics.refusals);
                 (line(&json!({ "problem": problem.to_value() })), false)
