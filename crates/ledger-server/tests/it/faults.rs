@@ -150,3 +150,82 @@ fn read_one(stream: &mut UnixStream) -> std::io::Result<String> {
         }
     }
 }
+
+#[test]
+fn a_sync_that_takes_long_delays_nobody_else_and_is_waited_for() {
+    let mut daemon = crate::support::daemon_with(Setup {
+        appender: Some(std::sync::Arc::new(crate::support::Fake {
+            answer: Box::new(|_| {
+                std::thread::sleep(Duration::from_millis(1200));
+                Err(ledger_server::AppendRefusal::DiskFull("slow".into()))
+            }),
+            condition: ledger_server::Condition::Accepting,
+        })),
+        ..Setup::default()
+    });
+    let (writer, started) = (daemon.writer.clone(), std::time::Instant::now());
+    let slow: Vec<_> = (0..20)
+        .map(|i| {
+            let writer = writer.clone();
+            std::thread::spawn(move || post(&writer, &record(&format!("s{i}"))).status)
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(crate::support::get(&writer, "/healthz").status, 200);
+    assert!(
+        started.elapsed() < Duration::from_millis(1000),
+        "others are answered meanwhile"
+    );
+    daemon.stop().unwrap();
+    assert!(
+        started.elapsed() >= Duration::from_millis(1200),
+        "a stop waits for what is under way"
+    );
+    assert!(
+        slow.into_iter().all(|s| s.join().unwrap() == 507),
+        "and it is answered"
+    );
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever() {
+    let mut daemon = daemon();
+    let mut stuck = UnixStream::connect(&daemon.writer).unwrap();
+    stuck
+        .write_all(b"POST /v1/records HTTP/1.1\r\nhost: l\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let started = std::time::Instant::now();
+    daemon.stop().unwrap();
+    let took = started.elapsed();
+    // The daemon of the tests drains for five seconds.
+    assert!(
+        took > Duration::from_secs(4) && took < Duration::from_secs(9),
+        "{took:?}"
+    );
+    daemon.expect_verified(&[]);
+}
+
+#[test]
+fn an_endless_stream_is_told_of_the_stop() {
+    let mut daemon = daemon();
+    let mut stream = UnixStream::connect(&daemon.writer).unwrap();
+    let line = record("before") + "\n";
+    let head = "POST /v1/records HTTP/1.1\r\nhost: l\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream
+        .write_all(format!("{head}{:x}\r\n{line}\r\n", line.len()).as_bytes())
+        .unwrap();
+    let reading = std::thread::spawn(move || crate::support::read_answer(&mut stream).text());
+    std::thread::sleep(Duration::from_millis(300));
+    let started = std::time::Instant::now();
+    daemon.stop().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(3));
+    let text = reading.join().unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert_eq!(lines[1]["problem"]["code"], "stopping");
+    daemon.expect_verified(&[receipt(&lines[0])]);
+}
