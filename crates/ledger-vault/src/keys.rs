@@ -126,6 +126,10 @@ segment_key! {
     PayloadKey, context::COMMIT_PAYLOAD
 }
 secret_type! {
+    /// Makes the tokens of the identifier index and the tags of its pages (section 18). See `index_key`.
+    IndexKey
+}
+secret_type! {
     /// Makes and checks the tags of control frames (section 11.5).
     TagKey
 }

@@ -41,6 +41,7 @@ mod context;
 mod harden;
 mod identities;
 mod identity_file;
+mod index_key;
 mod keydir;
 mod keys;
 mod pad;
@@ -57,7 +58,7 @@ pub use identities::{Identities, IdentityError};
 pub use identity_file::{EncryptedIdentities, IdentityFile};
 pub use keydir::{FoundKind, KeyDir, KeyFileError};
 pub use keys::{
-    DataKey, DigestKey, EnvelopeKey, KeyCommitment, LeafSaltKey, PayloadKey, RandomError,
+    DataKey, DigestKey, EnvelopeKey, IndexKey, KeyCommitment, LeafSaltKey, PayloadKey, RandomError,
     RecordDigest, TagKey, TokenKey,
 };
 pub use pad::{body_sealed_len, envelope_sealed_len};

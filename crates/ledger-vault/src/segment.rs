@@ -293,7 +293,7 @@ pub fn unwrap_payload_key(
     Ok(key)
 }
 
-fn unwrap_keys<const N: usize>(
+pub(crate) fn unwrap_keys<const N: usize>(
     identities: &Identities,
     file: &[u8],
     key: &'static str,

@@ -48,6 +48,8 @@ mod segment;
 mod writer;
 
 pub use config::{Config, ConfigError};
+/// What [`Config::payload_classes`] is made of.
+pub use ledger_vault::{RetentionClass, RetentionClassError};
 pub use durable::DiskError;
 pub use error::{AppendError, Cause, Damage, InitError, OpenError, PrepareError};
 pub use generation::GenerationReason;
