@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     Incomplete,
     /// It could not run.
     CouldNotRun,
+    /// `trace` found a story that contradicts itself.
+    Contradicted,
     /// The command line was wrong.
     Usage,
 }
@@ -27,6 +29,7 @@ impl Exit {
             Self::Refused => 1,
             Self::Incomplete => 2,
             Self::CouldNotRun => 3,
+            Self::Contradicted => 5,
             Self::Usage => 64,
         }
     }

@@ -35,7 +35,7 @@ EXIT CODES
   2   it ran, and what was asked for is not all there
   3   it could not run
   64  the command line was wrong
-`ledger verify` adds 4, self-consistent only: its help explains all of its codes.
+`ledger verify` adds 4, self-consistent only, and `ledger trace` 5, contradicted: their help explains all of their codes.
 
 EXAMPLE
   ledger vault-key new vault.key --passphrase > vault.pub           on the investigator's machine
@@ -61,6 +61,7 @@ enum Command {
     Inspect(command::inspect::InspectArgs),
     Checkpoint(command::checkpoint::CheckpointArgs),
     Read(command::read::ReadArgs),
+    Trace(command::trace::TraceArgs),
     /// Prove that a key does what it is kept for
     #[command(subcommand)]
     Key(command::key_test::KeyCommand),
@@ -99,6 +100,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Inspect(args) => command::inspect::run(&args),
         Command::Checkpoint(args) => command::checkpoint::run(&args),
         Command::Read(args) => command::read::run(&args),
+        Command::Trace(args) => command::trace::run(&args),
         Command::Key(args) => command::key_test::run(&args),
         Command::Explain(args) => return command::explain::run(&args),
         Command::Schema(args) => command::schema::run(&args),

@@ -11,6 +11,7 @@ pub(crate) mod man;
 pub(crate) mod read;
 pub(crate) mod recover;
 pub(crate) mod schema;
+pub(crate) mod trace;
 pub(crate) mod vault_key;
 
 use std::path::Path;
