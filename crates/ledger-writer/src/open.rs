@@ -413,10 +413,12 @@ fn held_keys(places: &Places, identity: &Identity, scan: &Scan) -> Result<HeldKe
     let has = |name: &str| places.state.has(name);
     let next_epoch_is = |key: &[u8; 32]| -> Result<bool, OpenError> {
         Ok(has(EpochKeyFile::Next.name())?
-            && EpochKey::read(state, EpochKeyFile::Next)?.public() == *key)
+            && finished_key(EpochKey::read(state, EpochKeyFile::Next))?
+                .is_some_and(|next| next.public() == *key))
     };
     let next_log_is = |key: &[u8; 32]| -> Result<bool, OpenError> {
-        Ok(has("log.next")? && LogKey::read_next(state)?.public() == *key)
+        Ok(has("log.next")?
+            && finished_key(LogKey::read_next(state))?.is_some_and(|next| next.public() == *key))
     };
 
     // An unplanned generation whose segment is there, but whose keys were not renamed yet.
@@ -492,6 +494,16 @@ fn held_keys(places: &Places, identity: &Identity, scan: &Scan) -> Result<HeldKe
         planned: planned_keys,
         unfinished_close,
     })
+}
+
+/// A coming key, unless its file was never finished: then a crash came before its sync, and nothing
+/// names it.
+fn finished_key<K>(read: Result<K, KeyFileError>) -> Result<Option<K>, OpenError> {
+    match read {
+        Ok(key) => Ok(Some(key)),
+        Err(KeyFileError::Malformed { .. }) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// Newest checkpoint of the chain that ends with this segment.

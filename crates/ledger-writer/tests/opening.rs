@@ -73,3 +73,32 @@ fn an_old_copy_is_a_roll_back_and_no_lost_key() {
     assert!(opened.new_generation.is_some());
     writer.close().unwrap();
 }
+
+/// A kill between the creation of a coming key's file and its content leaves a file that is no key.
+#[test]
+fn a_key_file_that_was_never_finished_is_no_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let options = InitOptions {
+        name: "audit.example.com/opening".into(),
+        vault_recipients: Identities::generate().recipients().unwrap(),
+        payload_classes: RetentionClass::new("30d").into_iter().collect(),
+    };
+    let made = init(&dir.join("audit"), &dir.join("state"), &options).unwrap();
+    append(dir, "audit", "rec_1");
+    for (name, content) in [
+        ("epoch.next", ""),
+        ("log.next", ""),
+        ("epoch.next", "ledger-epoch-key v1 AAAA"),
+    ] {
+        let unfinished = made.state_dir.join(name);
+        fs::write(&unfinished, content).unwrap();
+        fs::set_permissions(
+            &unfinished,
+            std::os::unix::fs::PermissionsExt::from_mode(0o600),
+        )
+        .unwrap();
+        append(dir, "audit", "rec_2");
+        assert!(!unfinished.exists(), "{name} {content:?}");
+    }
+}
