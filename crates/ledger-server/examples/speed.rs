@@ -8,6 +8,7 @@ use ledger_records::{Attested, Submission};
 use ledger_server::{Facts, Keeper, Limits, Listener, Metrics, Parts, Providers, Role, start};
 use ledger_vault::Identities;
 use ledger_writer::{InitOptions, OpenMode, RetentionClass, Writer, init};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -67,7 +68,13 @@ fn direct(dir: &Path, clients: usize, batch: usize, time: Duration) -> f64 {
     rate
 }
 
-fn over_socket(dir: &Path, clients: usize, batch: usize, time: Duration) -> (f64, String) {
+fn over_socket(
+    dir: &Path,
+    typed: bool,
+    clients: usize,
+    batch: usize,
+    time: Duration,
+) -> (f64, String) {
     let (folder, state) = ledger(dir, "socket");
     let metrics = Arc::new(Metrics::default());
     let writer = ledger_writer::Config::default();
@@ -98,41 +105,79 @@ fn over_socket(dir: &Path, clients: usize, batch: usize, time: Duration) -> (f64
     };
     let server = tokio::runtime::Runtime::new().unwrap();
     let running = server.block_on(start(parts)).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    let (client, done, started) = (
-        Client::new(&socket),
-        Arc::new(AtomicU64::new(0)),
-        Instant::now(),
-    );
-    let tasks: Vec<_> = (0..clients)
-        .map(|_| {
-            let (client, done) = (client.clone(), done.clone());
-            runtime.spawn(async move {
-                while started.elapsed() < time {
-                    let records: Vec<_> = (0..batch).map(|_| record()).collect();
-                    client.append_batch(&records, Wait::Sync).await.unwrap();
-                    done.fetch_add(batch as u64, Relaxed);
-                }
-            })
-        })
-        .collect();
-    runtime.block_on(async {
-        for task in tasks {
-            task.await.unwrap();
-        }
-    });
-    let rate = done.load(Relaxed) as f64 / started.elapsed().as_secs_f64();
-    drop(client);
+    let started = Instant::now();
+    let done = if typed {
+        typed_clients(&socket, clients, batch, time)
+    } else {
+        plain_clients(&socket, clients, batch, time)
+    };
+    let rate = done as f64 / started.elapsed().as_secs_f64();
     server.block_on(running.stop()).unwrap();
     let ms = |q| metrics.ack.quantile(q).unwrap_or_default().as_secs_f64() * 1e3;
     (
         rate,
         format!("server p50 {:.2} ms p99 {:.2} ms", ms(0.5), ms(0.99)),
     )
+}
+
+/// Tasks of one thread with the typed client. Returns the records that were acknowledged.
+fn typed_clients(socket: &Path, clients: usize, batch: usize, time: Duration) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (client, started) = (Client::new(socket), Instant::now());
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..clients)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    let mut done = 0;
+                    while started.elapsed() < time {
+                        let records: Vec<_> = (0..batch).map(|_| record()).collect();
+                        client.append_batch(&records, Wait::Sync).await.unwrap();
+                        done += batch as u64;
+                    }
+                    done
+                })
+            })
+            .collect();
+        let mut done = 0;
+        for task in tasks {
+            done += task.await.unwrap();
+        }
+        done
+    })
+}
+
+/// Threads that write requests and read answers, one connection each, without any library.
+fn plain_clients(socket: &Path, clients: usize, batch: usize, time: Duration) -> u64 {
+    let (done, started) = (AtomicU64::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+                let mut answer = vec![0; 1 << 20];
+                while started.elapsed() < time {
+                    let records = (0..batch).map(|_| record().to_json());
+                    let body = [&b"["[..], &records.collect::<Vec<_>>().join(&b","[..]), b"]"].concat();
+                    let head = format!(
+                        "POST /v1/records HTTP/1.1\r\nhost: l\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                        body.len()
+                    );
+                    stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
+                    let mut len = 0;
+                    while !answer[..len].ends_with(b"]}") {
+                        let n = stream.read(&mut answer[len..]).unwrap();
+                        assert!(n > 0 && answer.starts_with(b"HTTP/1.1 201"), "{len}");
+                        len += n;
+                    }
+                    done.fetch_add(batch as u64, Relaxed);
+                }
+            });
+        }
+    });
+    done.load(Relaxed)
 }
 
 fn main() {
@@ -142,10 +187,12 @@ fn main() {
     let time = Duration::from_secs_f64(seconds);
     for (clients, batch) in [(1, 1), (16, 1), (64, 1), (1, 100)] {
         let plain = direct(dir, clients, batch, time);
-        let (served, latency) = over_socket(dir, clients, batch, time);
-        println!(
-            "{clients} clients, batches of {batch}: direct {plain:.0}/s, over the socket {served:.0}/s, ratio {:.2}; {latency}",
-            served / plain
-        );
+        for (name, typed) in [("typed client", true), ("plain threads", false)] {
+            let (served, latency) = over_socket(dir, typed, clients, batch, time);
+            println!(
+                "{clients} clients, batches of {batch}: direct {plain:.0}/s, {name} {served:.0}/s, ratio {:.2}; {latency}",
+                served / plain
+            );
+        }
     }
 }
