@@ -26,7 +26,7 @@ pub(crate) struct FixturesArgs {
 
 pub(crate) fn run(workspace: &Workspace, args: &FixturesArgs) -> Result<Outcome> {
     if !workspace.root.join(MAKER).exists() {
-        return Ok(Outcome::Skipped(format!("{MAKER} is not there")));
+        bail!("{MAKER} is not there: is the checkout whole?");
     }
     let venv = python::ensure(workspace)?;
     let made = tempfile::tempdir_in(&workspace.target).context("making a folder for fixtures")?;

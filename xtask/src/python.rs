@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::workspace::{Outcome, Workspace, run};
 
@@ -20,7 +20,7 @@ pub(crate) struct Venv {
 /// Step `python`: makes the environment, for the tests that use it.
 pub(crate) fn prepare(workspace: &Workspace) -> Result<Outcome> {
     if !workspace.root.join(REQUIREMENTS).exists() {
-        return Ok(Outcome::Skipped(format!("{REQUIREMENTS} is not there")));
+        bail!("{REQUIREMENTS} is not there: is the checkout whole?");
     }
     let venv = ensure(workspace)?;
     Ok(Outcome::Passed(workspace.show(&venv.python)))

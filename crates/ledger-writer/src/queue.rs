@@ -15,9 +15,10 @@ use crate::reserve::Reserve;
 use crate::writer::{REQUEST_RECORDS_MAX, Status};
 use ledger_format::limits::{WRITE_FRAMES_MAX, WRITE_LEN_MAX};
 use ledger_format::{Link, Origin, Seq};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
@@ -47,7 +48,9 @@ pub(crate) struct Shared {
     pub(crate) answers: Mutex<Option<Sender<Finished>>>,
     pub(crate) chain: Mutex<Chain>,
     pub(crate) status: Mutex<Status>,
-    pub(crate) origin: Mutex<Origin>,
+    /// Whether `status` says why the writer stopped.
+    pub(crate) failed: AtomicBool,
+    pub(crate) origin: RwLock<Origin>,
     pub(crate) payloads: Mutex<Option<Arc<PayloadStore>>>,
     pub(crate) reserve: Reserve,
 }
@@ -60,6 +63,10 @@ impl std::fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn poisoned(&self) -> Option<AppendError> {
+        // Asked for by every request: no lock while all is well.
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
         self.status
             .lock()
             .poisoned
@@ -70,7 +77,9 @@ impl Shared {
     pub(crate) fn poison(&self, cause: Cause) -> AppendError {
         let cause = Arc::new(cause);
         let mut status = self.status.lock();
-        AppendError::Poisoned(status.poisoned.get_or_insert(cause).clone())
+        let first = status.poisoned.get_or_insert(cause).clone();
+        self.failed.store(true, Ordering::Release);
+        AppendError::Poisoned(first)
     }
 
     /// Checks what can be checked before a request queues.

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::durable::DiskError;
 use crate::error::AppendError;
 use crate::places::Places;
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A figure older than this is asked for again.
@@ -14,15 +14,20 @@ const FRESH_FOR: Duration = Duration::from_millis(200);
 pub(crate) struct Reserve {
     soft: u64,
     hard: u64,
-    seen: Mutex<Option<(Instant, u64)>>,
+    /// Milliseconds since `began` at which `free` was asked for, plus 1; 0 before the first time.
+    asked_at: AtomicU64,
+    free: AtomicU64,
+    began: Instant,
 }
 
 impl Reserve {
-    pub(crate) const fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
         Self {
             soft: config.reserve_soft,
             hard: config.reserve_hard,
-            seen: Mutex::new(None),
+            asked_at: AtomicU64::new(0),
+            free: AtomicU64::new(0),
+            began: Instant::now(),
         }
     }
 
@@ -50,14 +55,16 @@ impl Reserve {
     }
 
     fn free(&self, places: &Places) -> Result<u64, DiskError> {
-        let mut seen = self.seen.lock();
-        if let Some((at, free)) = *seen
-            && at.elapsed() < FRESH_FOR
-        {
-            return Ok(free);
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let asked_at = self.asked_at.load(Ordering::Acquire);
+        if asked_at > 0 && now < (asked_at - 1).saturating_add(FRESH_FOR.as_millis() as u64) {
+            return Ok(self.free.load(Ordering::Acquire));
         }
+        // Several threads may ask at once: each figure is as good as another.
         let free = places.segments.free_bytes()?;
-        *seen = Some((Instant::now(), free));
+        self.free.store(free, Ordering::Release);
+        self.asked_at
+            .store(now.saturating_add(1), Ordering::Release);
         Ok(free)
     }
 }

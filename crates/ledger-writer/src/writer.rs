@@ -16,10 +16,11 @@ use ledger_format::limits::ERASURE_SEGMENTS_MAX;
 use ledger_format::{AppendReceipt, Erasure, Generation, Link, Seq, UnixMillis};
 use ledger_records::{Attested, Submission};
 use ledger_vault::RetentionClass;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 /// Records that one request may hold.
@@ -94,7 +95,8 @@ impl Writer {
             answers: Mutex::new(Some(answers)),
             chain: Mutex::new(chain),
             status: Mutex::new(status),
-            origin: Mutex::new(origin),
+            failed: AtomicBool::new(false),
+            origin: RwLock::new(origin),
             payloads: Mutex::new(payloads),
         });
         let (owner, syncing) = (shared.clone(), shared.clone());
@@ -167,7 +169,7 @@ impl Writer {
                     Err(e) => results[i] = Some(Err(e)),
                 }
             }
-            let origin = shared.origin.lock().to_string();
+            let origin = shared.origin.read().to_string();
             shared.submit(tickets.iter().map(|(_, t)| t.clone()));
             for (i, ticket) in tickets {
                 match ticket.wait() {
@@ -215,7 +217,7 @@ impl Writer {
         self.shared.exclusively(|shared, chain| {
             let generation = chain.rotate_log_key(&shared.places, &shared.config)?;
             let signers = &chain.signers;
-            *shared.origin.lock() = signers.origin.clone();
+            *shared.origin.write() = signers.origin.clone();
             Ok((
                 generation,
                 signers
