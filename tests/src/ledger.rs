@@ -248,7 +248,8 @@ pub fn append_request(
                 .expect("prepares")
         })
         .collect();
-    writer.append(prepared)
+    let appended = writer.append(prepared)?;
+    Ok(appended.into_iter().map(|a| a.receipt).collect())
 }
 
 /// Copies a folder with all below it; files that vanish meanwhile are left out.

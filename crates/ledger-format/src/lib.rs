@@ -21,6 +21,7 @@ mod encode;
 mod frame;
 mod head;
 pub mod limits;
+mod locate;
 mod note;
 mod proof;
 mod receipt;
@@ -43,6 +44,7 @@ pub use frame::{
     Content, ControlContent, Frame, FrameError, PayloadRef, RecordContent, link_in_place,
 };
 pub use head::{HEAD_PREFIX_LEN_MAX, HeadError, HeadPrefix, can_begin_head};
+pub use locate::locate_frame;
 pub use note::{
     KeyIdBytes, Note, NoteError, SignatureLine, VerifierKey, VerifierKeyError, key_id,
     signature_line, verify_signature,

@@ -10,7 +10,7 @@ use ledger_records::{Envelope, IdKind};
 use ledger_vault::IndexKey;
 use parking_lot::Mutex;
 
-use crate::entry::{Entry, IDENTIFIER, RECORD, key_of};
+use crate::entry::{Entry, IDENTIFIER, RECORD, TOKEN_LEN, key_of};
 use crate::error::IndexError;
 use crate::manifest::{Covered, Manifest, ManifestError};
 use crate::run::{Frozen, Memory, Run};
@@ -64,6 +64,10 @@ pub struct FoundRecord {
     /// Its digest, from its envelope.
     pub digest: [u8; 16],
 }
+
+/// What a record id is looked up by: made where there is time, used where the chain is waiting.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RecordToken([u8; TOKEN_LEN]);
 
 /// One identifier of a record, as the index wants it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -275,17 +279,23 @@ impl Index {
         self.shared.state.lock().covered
     }
 
+    /// The token of a record id under this index' key.
+    #[must_use]
+    pub fn record_token(&self, record_id: &str) -> RecordToken {
+        RecordToken(self.shared.pages.key().local_token(record_id))
+    }
+
     /// Adds a record, from its envelope. A frame that is covered already is left alone.
     ///
     /// Frames are added in their order. What was added is found at once: where only synced frames may be
     /// shown, the look-up is given that bound. After a failed write drop the index and open it anew.
     pub fn add(&self, seq: Seq, envelope: &Envelope) {
-        let identifiers = envelope.identifiers.iter().map(|item| IdentifierParts {
-            kind: item.identifier.kind,
-            scope: &item.identifier.scope,
-            value: &item.identifier.value,
-        });
-        self.add_parts(seq, &envelope.record_id, envelope.digest, identifiers);
+        self.add_parts(
+            seq,
+            &envelope.record_id,
+            envelope.digest,
+            parts_of(envelope),
+        );
     }
 
     /// [`add`](Self::add) without a decoded envelope.
@@ -301,6 +311,35 @@ impl Index {
             key: key_of(&key.local_token(record_id), &digest),
             seq: seq.0,
         };
+        self.add_identifiers_and(seq, identifiers, Some(record));
+    }
+
+    /// The first half of [`add`](Self::add), for the one who seals: record ids are found from then on.
+    pub fn add_records(&self, records: impl IntoIterator<Item = (Seq, RecordToken, [u8; 16])>) {
+        let mut state = self.shared.state.lock();
+        let end = state.end;
+        for (seq, token, digest) in records {
+            if seq.0 >= end {
+                state.active.records.push(Entry {
+                    key: key_of(&token.0, &digest),
+                    seq: seq.0,
+                });
+            }
+        }
+    }
+
+    /// The other half, which may come later, but before a flush that covers the frame.
+    pub fn add_identifiers(&self, seq: Seq, envelope: &Envelope) {
+        self.add_identifiers_and(seq, parts_of(envelope), None);
+    }
+
+    fn add_identifiers_and<'a>(
+        &self,
+        seq: Seq,
+        identifiers: impl IntoIterator<Item = IdentifierParts<'a>>,
+        record: Option<Entry<RECORD>>,
+    ) {
+        let key = self.shared.pages.key();
         let mut batch = [Entry::<IDENTIFIER>::ZERO; BATCH];
         let mut filled = 0;
         for identifier in identifiers {
@@ -316,7 +355,7 @@ impl Index {
                 filled = 0;
             }
         }
-        self.push(&batch[..filled], Some(record));
+        self.push(&batch[..filled], record);
     }
 
     fn push(&self, identifiers: &[Entry<IDENTIFIER>], record: Option<Entry<RECORD>>) {
@@ -490,15 +529,20 @@ impl Index {
     /// The file is damaged or cannot be read.
     pub fn find_record(&self, record_id: &str) -> Result<Option<FoundRecord>> {
         let token = self.shared.pages.key().local_token(record_id);
-        let first = self.shared.first_record(&token)?;
-        Ok(first.map(|entry| {
-            let mut digest = [0; 16];
-            digest.copy_from_slice(&entry.key[16..]);
-            FoundRecord {
-                seq: Seq(entry.seq),
-                digest,
-            }
-        }))
+        Ok(self.shared.first_record(&token)?.map(FoundRecord::of))
+    }
+
+    /// [`find_record`](Self::find_record) for several ids at once, in their order.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_records(&self, tokens: &[RecordToken]) -> Result<Vec<Option<FoundRecord>>> {
+        let tokens: Vec<_> = tokens.iter().map(|token| token.0).collect();
+        let found = self.shared.first_records(&tokens)?;
+        Ok(found
+            .into_iter()
+            .map(|entry| entry.map(FoundRecord::of))
+            .collect())
     }
 
     /// Sizes and counts.
@@ -523,6 +567,25 @@ impl Index {
             bytes_read,
         }
     }
+}
+
+impl FoundRecord {
+    fn of(entry: Entry<RECORD>) -> Self {
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&entry.key[TOKEN_LEN..]);
+        Self {
+            seq: Seq(entry.seq),
+            digest,
+        }
+    }
+}
+
+fn parts_of(envelope: &Envelope) -> impl Iterator<Item = IdentifierParts<'_>> {
+    envelope.identifiers.iter().map(|item| IdentifierParts {
+        kind: item.identifier.kind,
+        scope: &item.identifier.scope,
+        value: &item.identifier.value,
+    })
 }
 
 impl Drop for Index {

@@ -140,6 +140,23 @@ impl Shared {
         Ok(())
     }
 
+    /// The first record of each token, in their order: its frame and digest. One look at what is in memory
+    /// serves all of them.
+    pub(crate) fn first_records(&self, tokens: &[Token]) -> Result<Vec<Option<Entry<RECORD>>>> {
+        let (mut found, frozen, runs) = {
+            let state = self.state.lock();
+            let newest = |token| state.active.records.find(token).min_by_key(|e| e.seq);
+            let found: Vec<_> = tokens.iter().map(|token| newest(token).copied()).collect();
+            (found, state.frozen.clone(), Arc::clone(&state.runs))
+        };
+        for (token, first) in tokens.iter().zip(&mut found) {
+            if let Some(older) = self.first_older(token, &frozen, &runs)? {
+                *first = Some(older);
+            }
+        }
+        Ok(found)
+    }
+
     /// The first record with this id: its frame and digest.
     pub(crate) fn first_record(&self, token: &Token) -> Result<Option<Entry<RECORD>>> {
         let (newest, frozen, runs) = {
@@ -152,13 +169,23 @@ impl Shared {
                 .copied();
             (newest, state.frozen.clone(), Arc::clone(&state.runs))
         };
+        Ok(self.first_older(token, &frozen, &runs)?.or(newest))
+    }
+
+    /// The first record with this id in what is written or waits to be.
+    fn first_older(
+        &self,
+        token: &Token,
+        frozen: &VecDeque<Arc<Frozen>>,
+        runs: &[Arc<Run>],
+    ) -> Result<Option<Entry<RECORD>>> {
         let wanted = Wanted {
             from: 0,
             to: u64::MAX,
             limit: 1,
         };
         let mut entries = Vec::new();
-        for run in runs.iter() {
+        for run in runs {
             run.records
                 .of_token(token, &wanted, &self.pages, &mut entries)?;
             if let Some(first) = entries.iter().min_by_key(|entry| entry.seq) {
@@ -168,7 +195,7 @@ impl Shared {
         let frozen = frozen
             .iter()
             .find_map(|table| table.memory.records.find(token).min_by_key(|e| e.seq));
-        Ok(frozen.copied().or(newest))
+        Ok(frozen.copied())
     }
 }
 

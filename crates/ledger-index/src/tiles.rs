@@ -284,6 +284,20 @@ impl TileStore {
         })
     }
 
+    /// Opens `tiles/` in the ledger's folder, made if it is not there, to write it from the first leaf on.
+    ///
+    /// # Errors
+    /// The folder cannot be made or read.
+    pub fn open_empty(ledger: &Path) -> Result<Self, TileError> {
+        let folder = TileFolder::open(ledger, true).map_err(failed("open tiles", ledger))?;
+        Ok(Self {
+            reader: TileReader { folder },
+            size: 0,
+            edges: Default::default(),
+            behind: false,
+        })
+    }
+
     /// Leaves in the tiles.
     #[must_use]
     pub fn size(&self) -> u64 {

@@ -5,18 +5,23 @@
 //! Not the writer's lifecycle: that is `keeper`.
 
 use crate::problem::{Code, Problem};
-use ledger_format::{AppendReceipt, Link, Seq};
+use ledger_format::{Link, Seq};
 use ledger_records::{Attested, RecordErrors, Submission};
-use ledger_writer::{AppendError, PrepareError};
+use ledger_writer::{AppendError, Appended, PrepareError};
 
 /// What became of one request whose records are in the ledger.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AppendOutcome {
-    /// One receipt a record, in the order of the request.
-    pub receipts: Vec<AppendReceipt>,
-    /// True when the request was in the ledger already: the receipts are those of the first time,
-    /// and nothing was appended.
-    pub duplicate: bool,
+    /// Each record in the order of the request: its receipt, and whether it was in the ledger before.
+    pub records: Vec<Appended>,
+}
+
+impl AppendOutcome {
+    /// Whether nothing was appended, as all of it was in the ledger before.
+    #[must_use]
+    pub fn is_duplicate(&self) -> bool {
+        self.records.iter().all(|record| record.duplicate)
+    }
 }
 
 /// Why a request was not acknowledged.
@@ -50,11 +55,15 @@ pub enum AppendRefusal {
     },
     /// The record id is in the ledger with other content.
     Conflict {
+        /// Its place in the request.
+        index: usize,
         /// The id.
         record_id: String,
         /// Where it was used first.
         first_seq: Seq,
     },
+    /// The frame in which a record seems to be cannot be read.
+    Unreadable(String),
     /// The disk is full or down to its reserve. The request may be sent again later.
     DiskFull(String),
     /// Writing failed: nothing is acknowledged until the ledger was opened anew.
@@ -116,14 +125,23 @@ impl AppendRefusal {
                 Problem::new(code, detail).with("max", *max)
             }
             Self::Conflict {
+                index,
                 record_id,
                 first_seq,
-            } => Problem::new(
-                Code::RecordConflict,
-                format!("record_id {record_id:?} is in the ledger since frame {first_seq}, with other content"),
-            )
-            .with("record_id", record_id.as_str())
-            .with("first_seq", first_seq.0),
+            } => {
+                let problem = Problem::new(
+                    Code::RecordConflict,
+                    format!("record_id {record_id:?} is in the ledger since frame {first_seq}, with other content"),
+                )
+                .with("record_id", record_id.as_str())
+                .with("first_seq", first_seq.0);
+                if batch {
+                    problem.with("index", *index)
+                } else {
+                    problem
+                }
+            }
+            Self::Unreadable(why) => Problem::new(Code::Internal, why.as_str()),
             Self::DiskFull(why) => Problem::new(Code::DiskFull, why.as_str()),
             Self::Stopped(why) => Problem::new(Code::LedgerStopped, why.as_str()),
             Self::Closing => Problem::new(Code::Stopping, "the ledger is being closed"),
@@ -137,6 +155,16 @@ impl From<AppendError> for AppendRefusal {
             full if full.is_disk_full() => Self::DiskFull(full.to_string()),
             AppendError::RequestSize { what, found, max } => Self::Size { what, found, max },
             AppendError::Closing => Self::Closing,
+            AppendError::Conflict {
+                index,
+                record_id,
+                first_seq,
+            } => Self::Conflict {
+                index,
+                record_id,
+                first_seq,
+            },
+            unreadable @ AppendError::Unreadable { .. } => Self::Unreadable(unreadable.to_string()),
             other => Self::Stopped(other.to_string()),
         }
     }

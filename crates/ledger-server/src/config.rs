@@ -442,6 +442,8 @@ impl WriterTable {
             reserve_soft: self.reserve_soft_bytes.unwrap_or(d.reserve_soft),
             reserve_hard: self.reserve_hard_bytes.unwrap_or(d.reserve_hard),
             zero_fill: self.zero_fill_bytes.unwrap_or(d.zero_fill),
+            // Records that are sent again must be recognised.
+            index: true,
         };
         if let Err(e) = config.check() {
             faults.push(format!("writer: {e}"));

@@ -227,10 +227,7 @@ fn append_prepared(
         writer.append_each(ready).into_iter()
     };
     let next = || match done.next() {
-        Some(Ok(receipts)) => Ok(AppendOutcome {
-            receipts,
-            duplicate: false,
-        }),
+        Some(Ok(records)) => Ok(AppendOutcome { records }),
         Some(Err(error)) => Err(error.into()),
         None => Err(AppendRefusal::Closing),
     };

@@ -136,7 +136,7 @@ pub struct Metrics {
     pub appends: AtomicU64,
     /// Records that were appended.
     pub records: AtomicU64,
-    /// Requests that were in the ledger already.
+    /// Records that were in the ledger already.
     pub duplicates: AtomicU64,
     /// Requests whose record id was in the ledger with other content.
     pub conflicts: AtomicU64,
@@ -215,7 +215,7 @@ impl Collector for Scrape {
         counter(
             e,
             "ledger_duplicates",
-            "Requests that were in the ledger already",
+            "Records that were in the ledger already",
             &m.duplicates,
         )?;
         counter(

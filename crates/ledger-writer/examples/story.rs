@@ -63,9 +63,9 @@ fn tell(writer: &Writer, template: &str, label: &str, rounds: u64) -> Result<(),
         for line in template.lines() {
             let submission = Submission::from_json(line.replace('#', &name).as_bytes())?;
             let record = writer.prepare(submission, None)?;
-            for receipt in writer.append(vec![record])? {
+            for appended in writer.append(vec![record])? {
                 // One call a line: lines of different threads do not mix.
-                let line = format!("{}\n", receipt.to_json());
+                let line = format!("{}\n", appended.receipt.to_json());
                 std::io::stdout().lock().write_all(line.as_bytes())?;
             }
         }

@@ -141,7 +141,7 @@ mod tests {
                 let line = format!(
                     r#"{{"type":"remote_ref","record_id":"rec_{n}","action_id":"act_1","attempt_id":"out_1","provider":"p","remote_operation_id":"op_1","observed_at":"2026-11-30T14:03:07Z"}}"#
                 );
-                Prepared::new(Submission::from_json(line.as_bytes()).unwrap(), None).unwrap()
+                Prepared::new(Submission::from_json(line.as_bytes()).unwrap(), None, None).unwrap()
             })
             .collect();
         let records: Vec<&Prepared> = prepared.iter().collect();

@@ -8,6 +8,7 @@ use ledger_format::{
     UnixMillis, WriteNumbers, checkpoint_body, checkpoint_text, leaf_hash, signed_checkpoint,
 };
 use ledger_vault::{AssociatedData, EpochKey, LogKey, TagKey};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The clock as read; 0 before 1970, capped at the format's limit.
@@ -19,8 +20,34 @@ pub(crate) fn now() -> UnixMillis {
     UnixMillis(millis.min(ledger_format::limits::TIME_MAX))
 }
 
+/// Frames from some number on: links and times.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    pub(crate) first: Seq,
+    pub(crate) frames: Vec<(Link, UnixMillis)>,
+}
+
+impl Recent {
+    pub(crate) fn get(&self, seq: Seq) -> Option<(Link, UnixMillis)> {
+        let at = seq.0.checked_sub(self.first.0)?;
+        self.frames.get(usize::try_from(at).ok()?).copied()
+    }
+
+    /// Takes the frames below a number out.
+    pub(crate) fn take_below(&mut self, seq: Seq) -> Self {
+        let n = usize::try_from(seq.0.saturating_sub(self.first.0)).unwrap_or(usize::MAX);
+        let kept = self.frames.split_off(n.min(self.frames.len()));
+        let taken = std::mem::replace(&mut self.frames, kept);
+        let first = std::mem::replace(&mut self.first, seq);
+        Self {
+            first,
+            frames: taken,
+        }
+    }
+}
+
 /// Where the chain ends.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Tip {
     /// The number that stands next.
     pub(crate) next: Seq,
@@ -28,19 +55,35 @@ pub(crate) struct Tip {
     pub(crate) link: Link,
     /// The tree over all frames.
     pub(crate) tree: Frontier,
+    /// Frames that nothing was derived from yet.
+    pub(crate) recent: Recent,
 }
 
 impl Tip {
-    pub(crate) const fn genesis() -> Self {
+    pub(crate) fn genesis() -> Self {
+        Self::new(Seq(0), Link::ZERO, Frontier::empty())
+    }
+
+    pub(crate) fn new(next: Seq, link: Link, tree: Frontier) -> Self {
         Self {
-            next: Seq(0),
-            link: Link::ZERO,
-            tree: Frontier::empty(),
+            next,
+            link,
+            tree,
+            recent: Recent {
+                first: next,
+                frames: Vec::new(),
+            },
         }
     }
 
-    /// Takes the frame `next` with this link into the chain.
-    pub(crate) fn advance(&mut self, link: Link) {
+    /// The same place, without what led there.
+    pub(crate) fn place(&self) -> Self {
+        Self::new(self.next, self.link, self.tree.clone())
+    }
+
+    /// Takes the frame `next` with this link and time into the chain.
+    pub(crate) fn advance(&mut self, link: Link, at: UnixMillis) {
+        self.recent.frames.push((link, at));
         self.tree.push(leaf_hash(&link));
         self.link = link;
         self.next = self.next.next();
@@ -59,6 +102,11 @@ pub(crate) struct Signers {
 impl Signers {
     pub(crate) fn generation(&self) -> Generation {
         self.origin.generation()
+    }
+
+    /// The origin as receipts spell it.
+    pub(crate) fn origin_text(&self) -> Arc<str> {
+        self.origin.to_string().into()
     }
 }
 
@@ -86,11 +134,12 @@ impl WriteBuffer {
         body: &[u8],
         by: &Tagger<'_>,
     ) {
+        let at = now();
         let parts = ControlParts {
             seq: tip.next,
             kind,
             write,
-            appended_at: now(),
+            appended_at: at,
             body,
         };
         let builder = FrameBuilder::control(&mut self.bytes, &parts);
@@ -103,7 +152,7 @@ impl WriteBuffer {
                 builder.finish(&key.sign_segment_open(&self.associated), &tip.link)
             }
         };
-        tip.advance(link);
+        tip.advance(link, at);
     }
 
     /// Pushes a checkpoint over everything before it, a write of its own; returns its note.

@@ -4,22 +4,25 @@
 //! synced and only then answered. Whoever runs jobs keeps their order.
 
 use crate::bodies::{AHEAD_FROM, Bodies, BodyKeys, SealedBody};
-use crate::chain::{Signers, Tagger, Tip, WriteBuffer, now};
+use crate::chain::{Recent, Signers, Tagger, Tip, WriteBuffer, now};
 use crate::config::Config;
+use crate::derived::{Batch, EarlierFrames, Envelopes};
 use crate::error::{AppendError, Cause};
 use crate::generation::new_keys;
 use crate::places::Places;
-use crate::request::{Acknowledged, Prepared, Ticket};
+use crate::request::{Acknowledged, Prepared, Refusal, Ticket};
 use crate::resume::Resume;
+use crate::same::{Decided, Fate, Served};
 use crate::segment::{
     Beginning, Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, open_segment,
     publish,
 };
 use ledger_format::limits::UNUSED_RANGES_MAX;
 use ledger_format::{
-    ByteOffset, Erasure, FrameBuilder, Generation, GenerationBody, Kind, RecordParts, Recovery,
-    Seq, UnixMillis, WriteNumbers,
+    ByteOffset, Erasure, FrameBuilder, Generation, GenerationBody, Kind, Link, RecordParts,
+    Recovery, Seq, UnixMillis, WriteNumbers,
 };
+use ledger_index::{Index, RecordToken};
 use ledger_vault::SaltSource;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,6 +38,11 @@ pub(crate) struct Chain {
     /// When the frames behind the newest checkpoint must be covered; none if there are none.
     pub(crate) checkpoint_due: Option<Instant>,
     pub(crate) last_checkpoint: Instant,
+    /// Envelopes that nothing was derived from yet.
+    pub(crate) envelopes: Envelopes,
+    /// What to derive from frames whose checkpoint is on the disk.
+    pub(crate) outbox: Vec<Arc<Batch>>,
+    pub(crate) earlier: EarlierFrames,
     scratch: WriteBuffer,
     sealed: Sealed,
 }
@@ -49,13 +57,18 @@ pub(crate) struct Job {
 }
 
 pub(crate) enum Then {
-    /// Answer these requests.
-    Answer(Vec<(Arc<Ticket>, Vec<Acknowledged>)>),
+    /// Answer these requests; the chain then ends here.
+    Answer {
+        requests: Vec<(Arc<Ticket>, Result<Vec<Acknowledged>, Refusal>)>,
+        next: Seq,
+        link: Link,
+    },
     /// Make this note the floor, then answer who waits for it.
     Checkpoint {
         note: String,
         resume: Option<Resume>,
         waiting: Vec<Arc<Ticket>>,
+        derive: Arc<Batch>,
     },
 }
 
@@ -76,9 +89,12 @@ impl Job {
     /// Tells all who wait.
     pub(crate) fn answer(self, outcome: &Result<(), AppendError>) {
         match self.then {
-            Then::Answer(tickets) => {
-                for (ticket, acknowledged) in tickets {
-                    ticket.complete(outcome.clone().map(|()| acknowledged).map_err(Into::into));
+            Then::Answer { requests, .. } => {
+                for (ticket, answer) in requests {
+                    ticket.complete(match outcome {
+                        Ok(()) => answer,
+                        Err(error) => Err(error.clone().into()),
+                    });
                 }
             }
             Then::Checkpoint { note, waiting, .. } => {
@@ -118,6 +134,9 @@ impl Chain {
             owed,
             checkpoint_due: None,
             last_checkpoint: Instant::now(),
+            envelopes: Envelopes::default(),
+            outbox: Vec::new(),
+            earlier: EarlierFrames::default(),
             scratch: WriteBuffer::default(),
             sealed: Sealed::default(),
         }
@@ -161,27 +180,28 @@ impl Chain {
         self.tip.next.0 - self.newest.size
     }
 
-    /// Seals whole requests into one write. All must belong to the open segment.
+    /// Seals the new records of whole requests into one write, of which there is at least one. All requests
+    /// must belong to the open segment.
     ///
     /// `alone` says that no other request waits: a second thread then helps with large ones.
     pub(crate) fn seal(
         &mut self,
-        requests: Vec<Arc<Ticket>>,
+        decided: Decided,
+        index: Option<&Index>,
         config: &Config,
         alone: bool,
     ) -> Result<Job, Cause> {
+        let Decided {
+            served, refused, ..
+        } = decided;
         let salts = SaltSource::fresh()?;
-        let records: Vec<&Prepared> = requests.iter().flat_map(|t| t.records()).collect();
-        self.scratch.bytes = Vec::with_capacity(requests.iter().map(|t| t.len_estimate()).sum());
+        let records: Vec<&Prepared> = served.iter().flat_map(Served::new_records).collect();
+        let len = records.iter().map(|r| r.frame_len_max()).sum();
+        self.scratch.bytes = Vec::with_capacity(len);
         let first = self.tip.next;
-        let Self {
-            tip,
-            scratch,
-            segment,
-            sealed,
-            ..
-        } = self;
-        let segment = segment
+        let origin = self.signers.origin_text();
+        let segment = self
+            .segment
             .as_ref()
             .unwrap_or_else(|| unreachable!("frames are sealed into an open segment"));
         let keys = BodyKeys {
@@ -192,10 +212,13 @@ impl Chain {
         let mut push = Push {
             at: now(),
             count: u32::try_from(records.len()).unwrap_or(u32::MAX),
-            tip,
-            scratch,
+            origin,
+            tip: &mut self.tip,
+            scratch: &mut self.scratch,
             segment,
-            sealed,
+            sealed: &mut self.sealed,
+            envelopes: index.map(|_| &mut self.envelopes),
+            indexed: Vec::with_capacity(if index.is_some() { records.len() } else { 0 }),
         };
         let acknowledged: Result<Vec<Acknowledged>, Cause> = if alone && records.len() >= AHEAD_FROM
         {
@@ -214,16 +237,18 @@ impl Chain {
             })
             .collect()
         };
-        let mut acknowledged = acknowledged?.into_iter();
-        let answers = requests
-            .into_iter()
-            .map(|ticket| {
-                let own = acknowledged.by_ref().take(ticket.records().len()).collect();
-                (ticket, own)
-            })
-            .collect();
+        if let Some(index) = index {
+            index.add_records(push.indexed);
+        }
+        let requests = answers(served, refused, acknowledged?);
         self.arm(config);
-        Ok(self.job(config.zero_fill, Then::Answer(answers)))
+        let (next, link) = (self.tip.next, self.tip.link);
+        let then = Then::Answer {
+            requests,
+            next,
+            link,
+        };
+        Ok(self.job(config.zero_fill, then))
     }
 
     /// The scratch buffer becomes a job at the end of the segment.
@@ -254,7 +279,7 @@ impl Chain {
         let resume = (segment.plain && segment.payloads.is_empty()).then(|| Resume {
             segment: segment.first,
             offset: ByteOffset(segment.len),
-            tip: self.tip.clone(),
+            tip: self.tip.place(),
         });
         let note = self
             .scratch
@@ -266,14 +291,27 @@ impl Chain {
         };
         self.checkpoint_due = None;
         self.last_checkpoint = Instant::now();
+        let derive = self.take_covered(false);
         self.job(
             0,
             Then::Checkpoint {
                 note,
                 resume,
                 waiting,
+                derive,
             },
         )
+    }
+
+    /// Takes what is to be derived from the frames under the newest checkpoint.
+    fn take_covered(&mut self, closing: bool) -> Arc<Batch> {
+        let Recent { first, frames } = self.tip.recent.take_below(Seq(self.newest.size));
+        Arc::new(Batch {
+            first,
+            frames,
+            envelopes: std::mem::take(&mut self.envelopes),
+            closing,
+        })
     }
 
     /// Seals one control frame as a write of its own; nobody waits for it alone.
@@ -286,7 +324,16 @@ impl Chain {
         let by = Tagger::Tag(&segment.tag_key);
         self.scratch
             .control(&mut self.tip, kind, WriteNumbers::ALONE, body, &by);
-        self.job(0, Then::Answer(Vec::new()))
+        let (next, link) = (self.tip.next, self.tip.link);
+        let requests = Vec::new();
+        self.job(
+            0,
+            Then::Answer {
+                requests,
+                next,
+                link,
+            },
+        )
     }
 
     /// Closes the open segment, if there is one. No job may be under way.
@@ -298,7 +345,7 @@ impl Chain {
             (segment.plain && segment.payloads.is_empty() && planned.is_none()).then(|| Resume {
                 segment: segment.first,
                 offset: ByteOffset(segment.len),
-                tip: self.tip.clone(),
+                tip: self.tip.place(),
             });
         let closing = Closing {
             file: &segment.file,
@@ -314,6 +361,8 @@ impl Chain {
         }
         self.checkpoint_due = None;
         self.last_checkpoint = Instant::now();
+        let batch = self.take_covered(true);
+        self.outbox.push(batch);
         Ok(())
     }
 
@@ -358,7 +407,11 @@ impl Chain {
         self.ensure_open(places, config)?;
         self.seal_control(Kind::Erasure, &erasure.encode())
             .run(places)?;
-        self.seal_checkpoint(Vec::new()).run(places)?;
+        let checkpoint = self.seal_checkpoint(Vec::new());
+        checkpoint.run(places)?;
+        if let Then::Checkpoint { derive, .. } = checkpoint.then {
+            self.outbox.push(derive);
+        }
         Ok(crate::erase::unlink_all(places, erasure)?)
     }
 
@@ -380,8 +433,12 @@ struct Push<'c> {
     count: u32,
     tip: &'c mut Tip,
     scratch: &'c mut WriteBuffer,
+    origin: Arc<str>,
     segment: &'c OpenSegment,
     sealed: &'c mut Sealed,
+    /// Where there is an index: what it takes later, and what it takes once the write is sealed.
+    envelopes: Option<&'c mut Envelopes>,
+    indexed: Vec<(Seq, RecordToken, [u8; 16])>,
 }
 
 /// Buffers that are used again for every record.
@@ -433,15 +490,56 @@ impl Push<'_> {
         if let Some(payload) = payload {
             self.segment.payloads.declare(payload);
         }
-        self.tip.advance(link);
+        self.tip.advance(link, self.at);
+        if let (Some(envelopes), Some(token)) = (&mut self.envelopes, record.token) {
+            envelopes.push(seq, envelope);
+            self.indexed.push((seq, token, body.digest.0));
+        }
         Ok(Acknowledged {
+            origin: self.origin.clone(),
             seq,
             link,
             appended_at: self.at,
             record_id: record.record_id.clone(),
+            duplicate: false,
             note: None,
         })
     }
+}
+
+/// The answers of a write: to each request its records in their order, wherever they are.
+fn answers(
+    served: Vec<Served>,
+    refused: Vec<(Arc<Ticket>, Refusal)>,
+    acknowledged: Vec<Acknowledged>,
+) -> Vec<(Arc<Ticket>, Result<Vec<Acknowledged>, Refusal>)> {
+    // Records of this write that were sent twice are answered twice.
+    let twice = served.iter().any(|s| s.fates.is_some());
+    let all = if twice {
+        acknowledged.clone()
+    } else {
+        Vec::new()
+    };
+    let mut new = acknowledged.into_iter();
+    let answered = served.into_iter().map(|Served { ticket, fates }| {
+        let own = match fates {
+            None => new.by_ref().take(ticket.records().len()).collect(),
+            Some(fates) => {
+                let each = fates.into_iter().filter_map(|fate| match fate {
+                    Fate::New => new.next(),
+                    Fate::Before(before) => Some(before),
+                    Fate::Within(place) => all.get(place).cloned().map(|first| Acknowledged {
+                        duplicate: true,
+                        ..first
+                    }),
+                });
+                each.collect()
+            }
+        };
+        (ticket, Ok(own))
+    });
+    let refused = refused.into_iter().map(|(ticket, why)| (ticket, Err(why)));
+    answered.chain(refused).collect()
 }
 
 /// How long the background thread sleeps at most: a clock that jumps must not stop checkpoints.

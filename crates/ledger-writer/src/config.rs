@@ -28,6 +28,10 @@ pub struct Config {
     pub reserve_hard: u64,
     /// Bytes of zeros written ahead of small appends at a time; 0 switches the filling off.
     pub zero_fill: u64,
+    /// Whether identifiers are indexed, tiles written, and records that are sent again recognised. Without it
+    /// a record that is sent twice is in the ledger twice: for an import whose records are known to be
+    /// different. The next opening with it brings index and tiles up to date.
+    pub index: bool,
 }
 
 impl Default for Config {
@@ -42,6 +46,7 @@ impl Default for Config {
             reserve_soft: 512 << 20,
             reserve_hard: 128 << 20,
             zero_fill: 1 << 20,
+            index: true,
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::durable::DiskError;
 use ledger_format::{
     BodyError, ByteOffset, CheckpointError, FrameError, NoteError, OriginError, Seq,
 };
+use ledger_index::IndexError;
 use ledger_records::RecordErrors;
 use ledger_vault::{
     KeyFileError, OpenError as SectionError, RandomError, RecipientsError, SealError,
@@ -210,6 +211,9 @@ pub enum OpenError {
     /// The operating system gave no random bytes.
     #[error(transparent)]
     Random(#[from] RandomError),
+    /// The identifier index could not even be kept in memory.
+    #[error(transparent)]
+    Index(#[from] IndexError),
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -257,6 +261,9 @@ pub enum Cause {
     /// The operating system gave no random bytes.
     #[error(transparent)]
     Random(#[from] RandomError),
+    /// The identifier index could not even be kept in memory.
+    #[error(transparent)]
+    Index(#[from] IndexError),
 }
 
 /// Why an append was not acknowledged.
@@ -285,6 +292,32 @@ pub enum AppendError {
         free: u64,
         /// The reserve.
         reserve: u64,
+    },
+    /// The record id is in the ledger with other content. Nothing of the request was appended.
+    #[error(
+        "record {index} of the request: record_id {record_id:?} is in the ledger since frame {first_seq}, with other content; a record that says something else needs an id of its own"
+    )]
+    Conflict {
+        /// Its place in the request, from 0.
+        index: usize,
+        /// The id.
+        record_id: String,
+        /// Where it was used first.
+        first_seq: Seq,
+    },
+    /// The frame in which the record seems to be cannot be read. Nothing of the request was appended.
+    #[error(
+        "record {index} of the request: record_id {record_id:?} seems to be in frame {seq}, which cannot be read: {why}; run `ledger verify` on a copy"
+    )]
+    Unreadable {
+        /// Its place in the request, from 0.
+        index: usize,
+        /// The id.
+        record_id: String,
+        /// The frame.
+        seq: Seq,
+        /// What is wrong with it.
+        why: String,
     },
     /// The writer is being closed.
     #[error("the writer is closing")]

@@ -7,8 +7,8 @@ use crate::durable::DiskError;
 use crate::error::OpenError;
 use crate::floor;
 use crate::open::{
-    LastSegment, Opened, PastDamage, Ready, SegmentSecrets, SetAsideFile, check_tags, newest_of,
-    open_error, promote, whole_last_segment,
+    LastSegment, Opened, PastDamage, Ready, SegmentSecrets, SetAsideFile, check_tags, frontiers,
+    newest_of, open_error, promote, whole_last_segment,
 };
 use crate::places::{Identity, Places, frames_name};
 use crate::recover;
@@ -250,11 +250,7 @@ fn begin(
         log_key,
         epoch_key,
     };
-    let mut tip = Tip {
-        next: scan.next,
-        link: scan.link,
-        tree: scan.tree.clone(),
-    };
+    let mut tip = Tip::new(scan.next, scan.link, scan.tree.clone());
     let body = GenerationBody {
         floor: floor::read(&places)?,
         reason: reason.text().to_owned(),
@@ -300,8 +296,10 @@ fn begin(
         origin: signers.origin.clone(),
         trust_line,
         new_generation: Some(generation),
+        index: crate::derived::IndexOpening::default(),
     };
     Ok(Ready {
+        frontiers: frontiers(&newest, scan),
         places,
         signers,
         tip,

@@ -2,7 +2,7 @@
 //!
 //! What [`Writer::append`] returned is on the disk, sealed, chained and in the tree; it survives
 //! `kill -9` and power loss from then on. Opening a ledger is recovery, always (`ledger-format.md`,
-//! sections 6, 10 to 14 and 16). Here is no verifier, no index, no network and no async.
+//! sections 6, 10 to 14 and 16). Here is no verifier, no network and no async.
 //!
 //! ```no_run
 //! use ledger_records::Submission;
@@ -14,8 +14,8 @@
 //! let line = br#"{"type":"run","record_id":"rec_1","run_id":"run_1","initiator":"oncall",
 //!     "status":"started","started_at":"2026-11-30T14:02:41Z"}"#;
 //! let record = writer.prepare(Submission::from_json(line)?, None)?;
-//! for receipt in writer.append(vec![record])? {
-//!     println!("{}", receipt.to_json());
+//! for appended in writer.append(vec![record])? {
+//!     println!("{}", appended.receipt.to_json());
 //! }
 //! writer.close()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -26,6 +26,7 @@ mod bodies;
 mod chain;
 mod commit;
 mod config;
+mod derived;
 mod durable;
 mod erase;
 mod error;
@@ -43,18 +44,20 @@ mod recover;
 mod request;
 mod reserve;
 mod resume;
+mod same;
 mod scan;
 mod segment;
 mod writer;
 
 pub use config::{Config, ConfigError};
-/// What [`Config::payload_classes`] is made of.
-pub use ledger_vault::{RetentionClass, RetentionClassError};
+pub use derived::{IndexOpening, IndexRebuilt, rebuild_index};
 pub use durable::DiskError;
 pub use error::{AppendError, Cause, Damage, InitError, OpenError, PrepareError};
 pub use generation::GenerationReason;
 pub use init::{InitOptions, Initialized, init};
+/// What [`Config::payload_classes`] is made of.
+pub use ledger_vault::{RetentionClass, RetentionClassError};
 pub use open::{OpenMode, Opened, SetAsideFile};
 pub use places::{StateRootError, state_root};
-pub use request::Prepared;
+pub use request::{Appended, Prepared};
 pub use writer::{REQUEST_RECORDS_MAX, Status, Writer, clock};

@@ -6,6 +6,7 @@
 use crate::aside;
 use crate::chain::{Signers, Tip};
 use crate::config::Config;
+use crate::derived::IndexOpening;
 use crate::durable::DiskError;
 use crate::error::{Damage, OpenError, forged};
 use crate::floor;
@@ -21,7 +22,7 @@ use crate::segment::{
     Closing, Newest, OpenSegment, Planned, SegmentFile, close_segment, finish_close, promote_keys,
     publish,
 };
-use ledger_format::{ByteOffset, Content, Generation, Kind, Origin, Seq, SetAside, Tail};
+use ledger_format::{ByteOffset, Content, Frontier, Generation, Kind, Origin, Seq, SetAside, Tail};
 use ledger_vault::{
     AssociatedData, EnvelopeKey, EpochKey, EpochKeyFile, Identities, KeyCommitment, KeyFileError,
     LogKey, Salt, SegmentKeyFiles, TagKey, unwrap_envelope_keys,
@@ -66,6 +67,8 @@ pub struct Opened {
     pub trust_line: String,
     /// The generation that this opening made, if it made one.
     pub new_generation: Option<Generation>,
+    /// What became of the identifier index.
+    pub index: IndexOpening,
 }
 
 /// A ledger that may be appended to.
@@ -79,6 +82,8 @@ pub(crate) struct Ready {
     pub(crate) owed: Vec<ledger_format::Recovery>,
     /// The segment that an unplanned generation opened.
     pub(crate) segment: Option<OpenSegment>,
+    /// Trees at which the tiles may end, the likeliest first.
+    pub(crate) frontiers: Vec<Frontier>,
     pub(crate) opened: Opened,
 }
 
@@ -548,11 +553,7 @@ fn finish(
         set_aside.extend(recover::set_tear_aside(&places, &file, &scan)?);
     }
     let owed = recover::unnamed(&places, &scan)?;
-    let mut tip = Tip {
-        next: scan.next,
-        link: scan.link,
-        tree: scan.tree.clone(),
-    };
+    let mut tip = Tip::new(scan.next, scan.link, scan.tree.clone());
     let mut len = scan.end.0;
     let mut newest = newest_of(&scan);
     let segment = SegmentFile::new(file, len);
@@ -611,8 +612,10 @@ fn finish(
         origin: signers.origin.clone(),
         trust_line,
         new_generation: None,
+        index: IndexOpening::default(),
     };
     Ok(Ready {
+        frontiers: frontiers(&newest, &scan),
         places,
         signers,
         tip,
@@ -621,6 +624,17 @@ fn finish(
         segment: None,
         opened,
     })
+}
+
+/// The trees of checkpoints that a writer may have ended at, newest first.
+pub(crate) fn frontiers(newest: &Newest, scan: &Scan) -> Vec<Frontier> {
+    let open = &scan.open.frontier;
+    let candidates = [
+        Frontier::from_hashes(newest.size, &newest.frontier),
+        scan.checkpoint_frontier.clone(),
+        (scan.first.0.checked_sub(1)).and_then(|size| Frontier::from_hashes(size, open)),
+    ];
+    candidates.into_iter().flatten().collect()
 }
 
 /// Opening reports the causes that stop a running writer under its own error.
@@ -632,6 +646,7 @@ pub(crate) fn open_error(cause: crate::error::Cause) -> OpenError {
         Cause::Keys(e) => e.into(),
         Cause::Recipients(e) => e.into(),
         Cause::Random(e) => e.into(),
+        Cause::Index(e) => e.into(),
         Cause::Seal(e) => unreachable!("opening seals no section: {e}"),
     }
 }

@@ -6,15 +6,17 @@
 
 use crate::commit::{Chain, Job, SLEEP_MAX, Then, must_rotate};
 use crate::config::Config;
+use crate::derived::{self, Ends, Message};
 use crate::error::{AppendError, Cause};
 use crate::overlap::{Commit, Finished, Inline, Lane};
 use crate::payloads::{PayloadStore, Sealing};
 use crate::places::Places;
-use crate::request::{Acknowledged, Outcome, Prepared, Refusal, Ticket};
+use crate::request::{Acknowledged, Outcome, Prepared, Ticket};
 use crate::reserve::Reserve;
 use crate::writer::{REQUEST_RECORDS_MAX, Status};
 use ledger_format::limits::{WRITE_FRAMES_MAX, WRITE_LEN_MAX};
-use ledger_format::{Link, Origin, Seq};
+use ledger_format::{LedgerId, Link, Seq};
+use ledger_index::Index;
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,7 +52,11 @@ pub(crate) struct Shared {
     pub(crate) status: Mutex<Status>,
     /// Whether `status` says why the writer stopped.
     pub(crate) failed: AtomicBool,
-    pub(crate) origin: RwLock<Origin>,
+    /// None where the configuration wants no index.
+    pub(crate) index: Option<RwLock<Arc<Index>>>,
+    /// To the deriving thread, until the writer is dropped.
+    pub(crate) derive: Mutex<Option<Sender<Message>>>,
+    pub(crate) id: LedgerId,
     pub(crate) payloads: Mutex<Option<Arc<PayloadStore>>>,
     pub(crate) reserve: Reserve,
 }
@@ -148,6 +154,12 @@ impl Shared {
     ) -> Result<bool, AppendError> {
         for record in request {
             let Some(raw) = &record.raw else { continue };
+            // Sealed once is enough; the owner of the chain decides.
+            record.unsealed = self.seems_known(record);
+            if record.unsealed {
+                record.payload = None;
+                continue;
+            }
             let sealed = store.seal(&self.places.segments, &raw.class, &raw.bytes);
             record.payload = match sealed.map_err(|cause| self.poison(cause))? {
                 Sealing::Done(payload) => Some(payload),
@@ -156,6 +168,13 @@ impl Shared {
             };
         }
         Ok(true)
+    }
+
+    fn seems_known(&self, record: &Prepared) -> bool {
+        let found = record
+            .token
+            .map(|token| self.index().find_records(&[token]));
+        matches!(found, Some(Ok(found)) if found != [None])
     }
 
     pub(crate) fn submit(&self, tickets: impl Iterator<Item = Arc<Ticket>>) {
@@ -255,26 +274,25 @@ impl Shared {
         due: bool,
         lane: &mut dyn Commit,
     ) -> Result<(), Cause> {
-        if !batch.is_empty() || (due && waiting.is_empty()) {
-            if must_rotate(chain, &self.config) {
-                lane.settle();
-                chain.close(&self.places, None)?;
-                self.note_segment(chain);
-            }
-            if chain.segment.is_none() {
-                lane.settle();
-                chain.ensure_open(&self.places, &self.config)?;
-                self.note_segment(chain);
-            }
+        if (!batch.is_empty() || (due && waiting.is_empty())) && must_rotate(chain, &self.config) {
+            lane.settle();
+            chain.close(&self.places, None)?;
+            self.note_segment(chain);
         }
-        let first = chain.open_first();
-        let (bound, lost): (Vec<_>, Vec<_>) = batch
-            .into_iter()
-            .partition(|t| t.bound_to.is_none() || t.bound_to == first);
-        lost.into_iter()
-            .for_each(|t| t.complete(Err(Refusal::SegmentChanged)));
-        if !bound.is_empty() {
-            lane.commit(chain.seal(bound, &self.config, lane.is_inline())?);
+        let mut decided = self.decide(chain, batch, lane)?;
+        if chain.segment.is_none() && (decided.new > 0 || (due && waiting.is_empty())) {
+            lane.settle();
+            chain.ensure_open(&self.places, &self.config)?;
+            self.note_segment(chain);
+        }
+        decided.refuse_strangers(chain.open_first());
+        if decided.new > 0 {
+            let index = self.index.as_ref().map(|index| index.read().clone());
+            lane.commit(chain.seal(decided, index.as_deref(), &self.config, lane.is_inline())?);
+        } else if !decided.is_empty() {
+            // What is answered rests on frames that are on the disk, or on their way there.
+            lane.settle();
+            decided.answer(self.poisoned());
         }
         if due {
             let nothing_new = chain.uncovered() <= 1 || chain.segment.is_none();
@@ -291,8 +309,49 @@ impl Shared {
         Ok(())
     }
 
+    /// The index; asked for only where there is one.
+    pub(crate) fn index(&self) -> Arc<Index> {
+        match &self.index {
+            Some(index) => index.read().clone(),
+            None => unreachable!("records have tokens only where there is an index"),
+        }
+    }
+
+    /// Makes the index again, which could not be read: from the frames, all of which are on the disk then.
+    pub(crate) fn rebuild_index(
+        &self,
+        chain: &mut Chain,
+        lane: &mut dyn Commit,
+    ) -> Result<(), Cause> {
+        lane.settle();
+        if self.poisoned().is_some() {
+            // Whoever waits is told of the first failure.
+            return Ok(());
+        }
+        let ends = Ends {
+            covered: chain.tip.recent.first,
+            next: chain.tip.next,
+        };
+        let index = derived::rebuild(&self.places, self.id, ends)?;
+        if let Some(slot) = &self.index {
+            *slot.write() = index.clone();
+        }
+        self.tell_deriver(Message::Index(index));
+        Ok(())
+    }
+
+    pub(crate) fn tell_deriver(&self, message: Message) {
+        if let Some(deriver) = &*self.derive.lock() {
+            // A deriver that is gone leaves its work to the next opening.
+            let _ = deriver.send(message);
+        }
+    }
+
     /// The payload store that threads seal into is the open segment's.
-    pub(crate) fn note_segment(&self, chain: &Chain) {
+    pub(crate) fn note_segment(&self, chain: &mut Chain) {
+        for batch in chain.outbox.drain(..) {
+            self.tell_deriver(Message::Batch(batch));
+        }
         *self.payloads.lock() = chain.segment.as_ref().map(|s| s.payloads.clone());
         self.note_synced(
             chain.tip.next,
@@ -333,12 +392,11 @@ impl Shared {
             None => job.run(&self.places).map_err(|cause| self.poison(cause))?,
         }
         match &job.then {
-            Then::Answer(tickets) => {
-                if let Some(last) = tickets.last().and_then(|(_, a)| a.last()) {
-                    self.note_synced(last.seq.next(), last.link, None);
-                }
+            Then::Answer { next, link, .. } => self.note_synced(*next, *link, None),
+            Then::Checkpoint { note, derive, .. } => {
+                self.status.lock().checkpoint.clone_from(note);
+                self.tell_deriver(Message::Batch(derive.clone()));
             }
-            Then::Checkpoint { note, .. } => self.status.lock().checkpoint.clone_from(note),
         }
         Ok(())
     }
@@ -368,7 +426,7 @@ impl Shared {
             None => with(self, &mut chain).map_err(|cause| self.poison(cause)),
         };
         if result.is_ok() {
-            self.note_segment(&chain);
+            self.note_segment(&mut chain);
         }
         let due = self.due_unless_poisoned(&chain);
         drop(chain);

@@ -8,6 +8,7 @@ use ledger_format::limits::FRAME_LEN_MAX;
 use ledger_format::{ByteOffset, Frame, FrameError, HEAD_PREFIX_LEN_MAX, HeadPrefix};
 
 const WINDOW_LEN: usize = 4 << 20;
+const WINDOW_OF_FEW: usize = 8 << 10;
 
 /// A window that moves forward over a file.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct SegmentReader<'f> {
     len: u64,
     start: u64,
     window: Vec<u8>,
+    window_len: usize,
 }
 
 /// What stands at a place.
@@ -37,6 +39,15 @@ impl<'f> SegmentReader<'f> {
             len,
             start: 0,
             window: Vec::new(),
+            window_len: WINDOW_LEN,
+        }
+    }
+
+    /// For a frame or two: reads no more than it has to.
+    pub(crate) fn of_few(file: &'f DataFile, len: u64) -> Self {
+        Self {
+            window_len: WINDOW_OF_FEW,
+            ..Self::new(file, len)
         }
     }
 
@@ -70,9 +81,9 @@ impl<'f> SegmentReader<'f> {
             return Ok(&[]);
         }
         if at < self.start || end > self.start + self.window.len() as u64 {
-            let fill = (WINDOW_LEN as u64).min(self.len - at);
+            let fill = (self.window_len.max(want) as u64).min(self.len - at);
             self.window
-                .resize(usize::try_from(fill).unwrap_or(WINDOW_LEN), 0);
+                .resize(usize::try_from(fill).unwrap_or(self.window_len), 0);
             self.file.read_at(&mut self.window, at)?;
             self.start = at;
         }

@@ -3,10 +3,12 @@
 use crate::error::{AppendError, PrepareError};
 use crate::payloads::SealedPayload;
 use ledger_format::limits::FRAME_LEN_MAX;
-use ledger_format::{Link, Reader, Seq, UnixMillis};
+use ledger_format::{AppendReceipt, Link, Reader, Seq, UnixMillis};
+use ledger_index::{Index, RecordToken};
 use ledger_records::{Attested, Record, Submission, encode_body};
 use ledger_vault::{body_sealed_len, envelope_sealed_len};
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
@@ -17,6 +19,8 @@ const FRAME_OVERHEAD_MAX: usize = 320;
 #[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) record_id: String,
+    /// What the id is looked up by; none where there is no index.
+    pub(crate) token: Option<RecordToken>,
     body: Vec<u8>,
     /// Plain BLAKE3 of the body.
     body_digest: [u8; 32],
@@ -27,6 +31,8 @@ pub struct Prepared {
     sealed_body_len: usize,
     pub(crate) raw: Option<RawBody>,
     pub(crate) payload: Option<SealedPayload>,
+    /// The raw body was not sealed, as the record seemed to be in the ledger already.
+    pub(crate) unsealed: bool,
 }
 
 /// The raw body of a delivery, before it is sealed.
@@ -41,6 +47,7 @@ impl Prepared {
     pub(crate) fn new(
         submission: Submission,
         attested: Option<&Attested>,
+        index: Option<&Index>,
     ) -> Result<Self, PrepareError> {
         let (record, raw) = submission.into_parts();
         let class = match &record {
@@ -60,6 +67,7 @@ impl Prepared {
         let digest_at = digest_offset(&envelope);
         Ok(Self {
             record_id: record.record_id().as_str().to_owned(),
+            token: index.map(|index| index.record_token(record.record_id().as_str())),
             sealed_body_len: body_sealed_len(body.len())?,
             sealed_envelope_len: envelope_sealed_len(envelope.len())?,
             body_digest: *blake3::hash(&body).as_bytes(),
@@ -71,6 +79,7 @@ impl Prepared {
                 .zip(class)
                 .map(|(bytes, class)| RawBody { class, bytes }),
             payload: None,
+            unsealed: false,
         })
     }
 
@@ -128,10 +137,13 @@ fn digest_offset(envelope: &[u8]) -> usize {
 /// One record that is on the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Acknowledged {
+    pub(crate) origin: Arc<str>,
     pub(crate) seq: Seq,
     pub(crate) link: Link,
     pub(crate) appended_at: UnixMillis,
     pub(crate) record_id: String,
+    /// Whether it was there before.
+    pub(crate) duplicate: bool,
     /// For whoever asked for a checkpoint.
     pub(crate) note: Option<String>,
 }
@@ -139,13 +151,24 @@ pub(crate) struct Acknowledged {
 impl Acknowledged {
     pub(crate) fn checkpoint(note: String) -> Self {
         Self {
+            origin: "".into(),
             seq: Seq(0),
             link: Link::ZERO,
             appended_at: UnixMillis(0),
             record_id: String::new(),
+            duplicate: false,
             note: Some(note),
         }
     }
+}
+
+/// One record of a request that is on the disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// The append receipt.
+    pub receipt: AppendReceipt,
+    /// Whether the record was in the ledger before: the receipt is of that time, and nothing was appended.
+    pub duplicate: bool,
 }
 
 /// Why a ticket was not served.

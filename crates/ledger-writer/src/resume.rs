@@ -15,7 +15,7 @@ const VERSION: u64 = 1;
 const LEN_MAX: u64 = 4096;
 
 /// A place between two writes of the last segment.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Resume {
     /// First number of the segment.
     pub(crate) segment: Seq,
@@ -67,7 +67,7 @@ impl Resume {
         Some(Self {
             segment,
             offset,
-            tip: Tip { next, link, tree },
+            tip: Tip::new(next, link, tree),
         })
     }
 
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn round_trip_and_any_flipped_bit_is_no_hint() {
         let mut tip = Tip::genesis();
-        (0..11).for_each(|i| tip.advance(Link([i; 32])));
+        (0..11).for_each(|i| tip.advance(Link([i; 32]), ledger_format::UnixMillis(0)));
         let good = Resume {
             segment: Seq(4),
             offset: ByteOffset(99),

@@ -2,18 +2,19 @@
 //!
 //! What is public of it; the queue and the threads are in `queue` and `overlap`, the chain in `commit`.
 
-use crate::chain::now;
+use crate::chain::{Recent, now};
 use crate::commit::Chain;
 use crate::config::Config;
+use crate::derived::{self, Ends, Fault, Message};
 use crate::error::{AppendError, Cause, OpenError, PrepareError};
-use crate::open::{OpenMode, Opened, open};
+use crate::open::{OpenMode, Opened, Ready, open};
 use crate::overlap::{Finished, Lane};
 use crate::places::parse_frames_name;
 use crate::queue::{Queue, Shared};
-use crate::request::{Acknowledged, Prepared, Refusal, Ticket};
+use crate::request::{Acknowledged, Appended, Prepared, Refusal, Ticket};
 use crate::reserve::Reserve;
 use ledger_format::limits::ERASURE_SEGMENTS_MAX;
-use ledger_format::{AppendReceipt, Erasure, Generation, Link, Seq, UnixMillis};
+use ledger_format::{AppendReceipt, Erasure, Generation, LedgerId, Link, Seq, UnixMillis};
 use ledger_records::{Attested, Submission};
 use ledger_vault::RetentionClass;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -31,6 +32,7 @@ pub const REQUEST_RECORDS_MAX: usize = 1000;
 pub struct Writer {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    behind: Arc<Fault>,
 }
 
 /// What is on the disk: safe to show to anybody.
@@ -44,6 +46,8 @@ pub struct Status {
     pub checkpoint: String,
     /// Why the writer stopped, if it did.
     pub poisoned: Option<Arc<Cause>>,
+    /// Why index or tiles fall behind, if they do. Appends go on, and the next opening catches up.
+    pub derived_behind: Option<String>,
 }
 
 impl Writer {
@@ -57,14 +61,38 @@ impl Writer {
         config: Config,
         mode: OpenMode,
     ) -> Result<(Self, Opened), OpenError> {
-        let ready = open(ledger, state_root, &config, mode)?;
+        let mut ready = open(ledger, state_root, &config, mode)?;
+        let derived = config
+            .index
+            .then(|| {
+                derived::open(
+                    &ready.places,
+                    id_of(&ready),
+                    ends_of(&ready),
+                    &ready.frontiers,
+                    false,
+                )
+            })
+            .transpose()?;
+        let (index, tiles) = match derived {
+            None => (None, None),
+            Some(derived) => {
+                ready.opened.index = derived.report;
+                ready.tip.recent = Recent {
+                    first: Seq(ready.newest.size),
+                    frames: derived.recent,
+                };
+                (Some(derived.index), derived.tiles)
+            }
+        };
         let status = Status {
             frames: ready.tip.next.0,
             link: ready.tip.link,
             checkpoint: ready.newest.note.clone(),
             poisoned: None,
+            derived_behind: None,
         };
-        let origin = ready.signers.origin.clone();
+        let id = ready.signers.id;
         let payloads = ready.segment.as_ref().map(|s| s.payloads.clone());
         let chain = Chain::new(
             ready.tip,
@@ -75,6 +103,8 @@ impl Writer {
         );
         let next_due = chain.next_due(&config);
         let (answers, finished) = std::sync::mpsc::channel::<Finished>();
+        let (derive, messages) = std::sync::mpsc::channel::<Message>();
+        let behind = Arc::new(Fault::default());
         let shared = Arc::new(Shared {
             reserve: Reserve::new(&config),
             config,
@@ -96,11 +126,13 @@ impl Writer {
             chain: Mutex::new(chain),
             status: Mutex::new(status),
             failed: AtomicBool::new(false),
-            origin: RwLock::new(origin),
+            index: index.clone().map(RwLock::new),
+            derive: Mutex::new(index.is_some().then_some(derive)),
+            id,
             payloads: Mutex::new(payloads),
         });
         let (owner, syncing) = (shared.clone(), shared.clone());
-        let threads = vec![
+        let mut threads = vec![
             std::thread::spawn(move || owner.background()),
             std::thread::spawn(move || syncing.sync_jobs()),
             std::thread::spawn(move || {
@@ -109,7 +141,18 @@ impl Writer {
                     .for_each(|(job, outcome)| job.answer(&outcome))
             }),
         ];
-        Ok((Self { shared, threads }, ready.opened))
+        if let Some(index) = index {
+            let behind = behind.clone();
+            threads.push(std::thread::spawn(move || {
+                derived::derive(&messages, index, tiles, &behind);
+            }));
+        }
+        let writer = Self {
+            shared,
+            threads,
+            behind,
+        };
+        Ok((writer, ready.opened))
     }
 
     /// Encodes a submission for [`append`](Self::append), in the calling thread.
@@ -121,7 +164,8 @@ impl Writer {
         submission: Submission,
         attested: Option<&Attested>,
     ) -> Result<Prepared, PrepareError> {
-        let prepared = Prepared::new(submission, attested)?;
+        let index = self.shared.index.as_ref().map(|index| index.read().clone());
+        let prepared = Prepared::new(submission, attested, index.as_deref())?;
         if let Some(raw) = &prepared.raw {
             let classes = &self.shared.config.payload_classes;
             if !classes.iter().any(|c| c.as_str() == raw.class) {
@@ -140,7 +184,7 @@ impl Writer {
     /// # Errors
     /// [`AppendError`]; the records are then not acknowledged. After `Poisoned` they may or may not
     /// be found when the ledger is opened again.
-    pub fn append(&self, request: Vec<Prepared>) -> Result<Vec<AppendReceipt>, AppendError> {
+    pub fn append(&self, request: Vec<Prepared>) -> Result<Vec<Appended>, AppendError> {
         self.append_each(vec![request])
             .pop()
             .unwrap_or(Err(AppendError::Closing))
@@ -150,9 +194,9 @@ impl Writer {
     pub fn append_each(
         &self,
         requests: Vec<Vec<Prepared>>,
-    ) -> Vec<Result<Vec<AppendReceipt>, AppendError>> {
+    ) -> Vec<Result<Vec<Appended>, AppendError>> {
         let shared = &*self.shared;
-        let mut results: Vec<Option<Result<Vec<AppendReceipt>, AppendError>>> =
+        let mut results: Vec<Option<Result<Vec<Appended>, AppendError>>> =
             vec![None; requests.len()];
         let mut open: Vec<(usize, Vec<Prepared>)> = Vec::new();
         for (i, request) in requests.into_iter().enumerate() {
@@ -169,11 +213,10 @@ impl Writer {
                     Err(e) => results[i] = Some(Err(e)),
                 }
             }
-            let origin = shared.origin.read().to_string();
             shared.submit(tickets.iter().map(|(_, t)| t.clone()));
             for (i, ticket) in tickets {
                 match ticket.wait() {
-                    Ok(done) => results[i] = Some(Ok(receipts(&origin, done))),
+                    Ok(done) => results[i] = Some(Ok(appended(done))),
                     Err(Refusal::Error(e)) => results[i] = Some(Err(e)),
                     Err(Refusal::SegmentChanged) => open.push((i, ticket.records().to_vec())),
                 }
@@ -217,7 +260,6 @@ impl Writer {
         self.shared.exclusively(|shared, chain| {
             let generation = chain.rotate_log_key(&shared.places, &shared.config)?;
             let signers = &chain.signers;
-            *shared.origin.write() = signers.origin.clone();
             Ok((
                 generation,
                 signers
@@ -283,7 +325,18 @@ impl Writer {
     /// What is on the disk.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.status.lock().clone()
+        let mut status = self.shared.status.lock().clone();
+        status.derived_behind = self.behind.lock().clone();
+        status
+    }
+
+    /// Waits until index and tiles have everything under the newest checkpoint that is on the disk: for who
+    /// is about to read them.
+    pub fn settle_derived(&self) {
+        let (tell, told) = std::sync::mpsc::channel();
+        self.shared.tell_deriver(Message::Done(tell));
+        // Without a deriver the sender is gone, and there is nothing to wait for.
+        let _ = told.recv();
     }
 
     /// Waits for what is queued, closes the segment, signs, and lets go of the ledger.
@@ -307,25 +360,40 @@ impl Drop for Writer {
         }
         self.shared.syncing.notify_all();
         drop(self.shared.answers.lock().take());
+        drop(self.shared.derive.lock().take());
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-fn receipts(origin: &str, done: Vec<Acknowledged>) -> Vec<AppendReceipt> {
+fn id_of(ready: &Ready) -> LedgerId {
+    ready.signers.id
+}
+
+fn ends_of(ready: &Ready) -> Ends {
+    Ends {
+        covered: Seq(ready.newest.size),
+        next: ready.tip.next,
+    }
+}
+
+fn appended(done: Vec<Acknowledged>) -> Vec<Appended> {
     // One write has one time: it is spelt once.
     let mut spelt = (UnixMillis(u64::MAX), String::new());
     let each = done.into_iter().map(|a| {
         if spelt.0 != a.appended_at {
             spelt = (a.appended_at, a.appended_at.to_rfc3339());
         }
-        AppendReceipt {
-            origin: origin.to_owned(),
-            seq: a.seq,
-            link: a.link,
-            record_id: a.record_id,
-            appended_at: spelt.1.clone(),
+        Appended {
+            duplicate: a.duplicate,
+            receipt: AppendReceipt {
+                origin: a.origin.to_string(),
+                seq: a.seq,
+                link: a.link,
+                record_id: a.record_id,
+                appended_at: spelt.1.clone(),
+            },
         }
     });
     each.collect()

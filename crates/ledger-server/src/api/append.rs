@@ -57,8 +57,10 @@ impl Acknowledgement {
     }
 
     pub(super) fn of(outcome: &AppendOutcome) -> Vec<Self> {
-        let receipts = outcome.receipts.iter();
-        receipts.map(|r| Self::new(r, outcome.duplicate)).collect()
+        let records = outcome.records.iter();
+        records
+            .map(|r| Self::new(&r.receipt, r.duplicate))
+            .collect()
     }
 }
 
@@ -296,11 +298,10 @@ pub(super) fn submit(
                 m.appends.fetch_add(1, Relaxed);
                 m.ack.observe(took);
                 m.last_append_ms.store(ledger_writer::clock().0, Relaxed);
-                if done.duplicate {
-                    m.duplicates.fetch_add(1, Relaxed);
-                } else {
-                    m.records.fetch_add(done.receipts.len() as u64, Relaxed);
-                }
+                let before = done.records.iter().filter(|r| r.duplicate).count();
+                let new = done.records.len() - before;
+                m.duplicates.fetch_add(before as u64, Relaxed);
+                m.records.fetch_add(new as u64, Relaxed);
             }
             Err(crate::appender::AppendRefusal::Conflict { .. }) => {
                 m.conflicts.fetch_add(1, Relaxed);
@@ -319,7 +320,7 @@ fn acknowledge(
 ) -> (bool, Vec<Acknowledgement>, Covered) {
     let mut records = Acknowledgement::of(outcome);
     if !wait {
-        return (outcome.duplicate, records, Covered::default());
+        return (outcome.is_duplicate(), records, Covered::default());
     }
     let covered = match app.appender.checkpoint() {
         Ok(note) => prove_all(app, outcome, &mut records, &note).map(|()| Covered {
@@ -335,7 +336,7 @@ fn acknowledge(
             checkpoint_problem: Some(problem.to_value()),
         }
     });
-    (outcome.duplicate, records, covered)
+    (outcome.is_duplicate(), records, covered)
 }
 
 fn prove_all(
@@ -345,7 +346,8 @@ fn prove_all(
     note: &str,
 ) -> Result<(), Problem> {
     app.metrics.checkpoints.fetch_add(1, Relaxed);
-    for (receipt, record) in outcome.receipts.iter().zip(records) {
+    for (appended, record) in outcome.records.iter().zip(records) {
+        let receipt = &appended.receipt;
         let proof = prove_and_check(&*app.proofs, receipt.seq, &receipt.link, note)
             .map_err(|e| Problem::new(Code::Internal, e.to_string()))?;
         record.proof = Some(proof.to_text());

@@ -8,6 +8,7 @@ use ledger_format::{
 };
 use ledger_records::{RecordType, Submission};
 use ledger_server::{AppendOutcome, AppendRefusal, Condition, PeerRule};
+use ledger_writer::Appended;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -382,8 +383,10 @@ fn old_receipt() -> AppendReceipt {
 fn duplicates_and_conflicts_name_the_first_frame() {
     let duplicate = daemon_with(faked(|_| {
         Ok(AppendOutcome {
-            receipts: vec![old_receipt()],
-            duplicate: true,
+            records: vec![Appended {
+                receipt: old_receipt(),
+                duplicate: true,
+            }],
         })
     }));
     let answer = post(&duplicate.writer, &record("rec_1"));
@@ -409,6 +412,7 @@ fn duplicates_and_conflicts_name_the_first_frame() {
 
     let conflict = daemon_with(faked(|_| {
         Err(AppendRefusal::Conflict {
+            index: 0,
             record_id: "rec_1".into(),
             first_seq: Seq(4),
         })
@@ -451,8 +455,10 @@ fn a_stream_ends_when_the_ledger_stops() {
 fn a_record_that_was_acknowledged_stays_so_without_its_checkpoint() {
     let daemon = daemon_with(faked(|_| {
         Ok(AppendOutcome {
-            receipts: vec![old_receipt()],
-            duplicate: false,
+            records: vec![Appended {
+                receipt: old_receipt(),
+                duplicate: false,
+            }],
         })
     }));
     let prefer = "content-type: application/json\r\nprefer: wait=checkpoint\r\n";

@@ -6,6 +6,7 @@ use ledger_client::{Client, ClientError, Pipeline, Settings, Wait};
 use ledger_format::AppendReceipt;
 use ledger_records::Submission;
 use ledger_server::{AppendOutcome, AppendRefusal, Condition};
+use ledger_writer::Appended;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -125,8 +126,10 @@ fn the_client_tries_again_and_never_says_more_than_the_daemon() {
             std::thread::sleep(Duration::from_millis(900));
         }
         Ok(AppendOutcome {
-            receipts: vec![first_receipt()],
-            duplicate: true,
+            records: vec![Appended {
+                receipt: first_receipt(),
+                duplicate: true,
+            }],
         })
     });
     let client = Client::with_settings(&slow.writer, quick());
@@ -148,8 +151,10 @@ fn the_client_tries_again_and_never_says_more_than_the_daemon() {
     let closing = faked(move |_| match counted.fetch_add(1, Ordering::SeqCst) {
         0..3 => Err(AppendRefusal::Closing),
         _ => Ok(AppendOutcome {
-            receipts: vec![first_receipt()],
-            duplicate: false,
+            records: vec![Appended {
+                receipt: first_receipt(),
+                duplicate: false,
+            }],
         }),
     });
     let client = Client::with_settings(&closing.writer, quick());
@@ -164,6 +169,7 @@ fn the_client_tries_again_and_never_says_more_than_the_daemon() {
     let conflict = faked(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
         Err(AppendRefusal::Conflict {
+            index: 0,
             record_id: "rec_1".into(),
             first_seq: ledger_format::Seq(4),
         })

@@ -10,7 +10,6 @@ use ledger_vault::{Identities, KeyDir};
 use rustix::fs::{Mode, OFlags};
 
 use super::files::{Files, io_error};
-use super::locate::locate;
 use crate::source::{Hits, SourceError};
 
 /// An index of identifiers, as far as it reaches.
@@ -90,7 +89,7 @@ pub(super) fn stored<T>(
     read: impl FnOnce(Frame<'_>) -> Option<T>,
 ) -> Result<Option<T>, SourceError> {
     let file = files.frames(segment)?;
-    let Some(at) = locate(&file, seq)? else {
+    let Some(at) = file.locate(seq)? else {
         return Ok(None);
     };
     let bytes = file.frame_bytes(at)?.unwrap_or_default();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use ledger_format::limits::{FRAME_LEN_MAX, NOTE_LEN_MAX, SEGMENT_FILE_LEN_MAX};
 use ledger_format::{
-    ByteOffset, FRAMES_MAGIC, Frame, HEAD_PREFIX_LEN_MAX, HeadPrefix, ReadAt, Seq,
+    ByteOffset, FRAMES_MAGIC, Frame, HEAD_PREFIX_LEN_MAX, HeadPrefix, ReadAt, Seq, locate_frame,
 };
 use ledger_vault::{KeyDir, KeyFileError};
 use rustix::fs::{Mode, OFlags};
@@ -143,10 +143,6 @@ pub(super) struct SegmentFile {
 }
 
 impl SegmentFile {
-    pub(super) const fn first_seq(&self) -> Seq {
-        self.first_seq
-    }
-
     /// Its length when it was opened, bytes.
     pub(super) const fn len(&self) -> u64 {
         self.len
@@ -164,6 +160,11 @@ impl SegmentFile {
 }
 
 impl SegmentFile {
+    /// Where a frame stands; None where the file has none of that number.
+    pub(super) fn locate(&self, seq: Seq) -> Result<Option<ByteOffset>, SourceError> {
+        locate_frame(self, self.len, self.first_seq, seq).map_err(|e| io_error(&self.path, e))
+    }
+
     /// The bytes of the one frame at a place, by its head; None where no whole frame stands.
     pub(super) fn frame_bytes(&self, at: ByteOffset) -> Result<Option<Vec<u8>>, SourceError> {
         let head = self.bytes(at.0, HEAD_PREFIX_LEN_MAX as u64)?;

@@ -10,7 +10,6 @@ use super::chain::TrustLine;
 use super::derived::{Derived, open_seq, stored};
 use super::files::{FIRST_FRAME, Files};
 use super::keys::Keys;
-use super::locate::locate;
 use super::memory::Memory;
 use super::scan::Collector;
 use super::walk::{own_predecessor, walk};
@@ -80,7 +79,7 @@ impl Proven<'_> {
             what: what.to_owned(),
         };
         let file = files.frames(segment)?;
-        let Some(at) = locate(&file, seq)? else {
+        let Some(at) = file.locate(seq)? else {
             return Err(violation("the frame is not where the chain has it"));
         };
         let broken = || violation("the frame was altered: its structure is broken");
@@ -311,7 +310,7 @@ fn tail_start(
     let index = Frame::parse(&frame).map_or(0, |frame| u64::from(frame.prefix.write.index));
     let next = Seq(wanted.0.saturating_sub(index));
     let (_, predecessor) = proven.frame(files, segment, next)?;
-    let Some(offset) = locate(&files.frames(segment)?, next)? else {
+    let Some(offset) = files.frames(segment)?.locate(next)? else {
         return Ok(Err(
             "the first frame that the index does not know was not found".to_owned(),
         ));

@@ -10,7 +10,6 @@ mod derived;
 mod files;
 mod indexed;
 mod keys;
-mod locate;
 mod memory;
 mod scan;
 mod walk;

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use ledger_format::AppendReceipt;
 use ledger_records::Submission;
 use ledger_records::limits::SUBMISSION_LEN_MAX;
 use ledger_vault::RetentionClass;
@@ -252,11 +251,17 @@ impl Appending<'_> {
             match slot {
                 Slot::Refused(number, error) => self.refuse(number, error),
                 Slot::Ready(number) => match results.next().unwrap_or(Err(AppendError::Closing)) {
-                    Ok(receipts) => {
-                        self.appended += receipts.len() as u64;
-                        for receipt in &receipts {
-                            self.answer(&AppendReceipt::to_json(receipt));
+                    Ok(records) => {
+                        for record in &records {
+                            self.appended += u64::from(!record.duplicate);
+                            self.answer(&record.receipt.to_json());
                         }
+                    }
+                    Err(error @ AppendError::Conflict { .. }) => {
+                        self.refuse(number, refusal("record_conflict", &error.to_string()));
+                    }
+                    Err(error @ AppendError::Unreadable { .. }) => {
+                        self.refuse(number, refusal("unreadable_frame", &error.to_string()));
                     }
                     Err(error) => {
                         let ends = !matches!(error, AppendError::RequestSize { .. });
