@@ -10,7 +10,7 @@ use crate::derived::{Batch, EarlierFrames, Envelopes};
 use crate::error::{AppendError, Cause};
 use crate::generation::new_keys;
 use crate::places::Places;
-use crate::request::{Acknowledged, Prepared, Refusal, Ticket};
+use crate::request::{Acknowledged, Outcome, Prepared, Refusal, Ticket};
 use crate::resume::Resume;
 use crate::same::{Decided, Fate, Served};
 use crate::segment::{
@@ -59,7 +59,7 @@ pub(crate) struct Job {
 pub(crate) enum Then {
     /// Answer these requests; the chain then ends here.
     Answer {
-        requests: Vec<(Arc<Ticket>, Result<Vec<Acknowledged>, Refusal>)>,
+        requests: Vec<(Arc<Ticket>, Outcome)>,
         next: Seq,
         link: Link,
     },
@@ -512,7 +512,7 @@ fn answers(
     served: Vec<Served>,
     refused: Vec<(Arc<Ticket>, Refusal)>,
     acknowledged: Vec<Acknowledged>,
-) -> Vec<(Arc<Ticket>, Result<Vec<Acknowledged>, Refusal>)> {
+) -> Vec<(Arc<Ticket>, Outcome)> {
     // Records of this write that were sent twice are answered twice.
     let twice = served.iter().any(|s| s.fates.is_some());
     let all = if twice {

@@ -4,6 +4,7 @@
 //! frame waits for that frame's sync.
 
 use crate::commit::Chain;
+use crate::derived::Earlier;
 use crate::error::{AppendError, Cause};
 use crate::overlap::Commit;
 use crate::queue::Shared;
@@ -197,9 +198,10 @@ impl Shared {
         found: &FoundRecord,
         lane: &mut dyn Commit,
     ) -> Result<Result<Acknowledged, AppendError>, Cause> {
-        let origin = chain.signers.origin_text();
-        let acknowledged = |link, appended_at| Acknowledged {
-            origin,
+        // A receipt names the generation in which the frame was appended (section 17).
+        let in_force = chain.signers.origin.clone();
+        let acknowledged = |generation, link, appended_at| Acknowledged {
+            origin: in_force.with_generation(generation).to_string().into(),
             seq: found.seq,
             link,
             appended_at,
@@ -211,7 +213,7 @@ impl Shared {
         {
             let digest = segment.digest_key.record_digest(record.canonical());
             return Ok(if digest.0 == found.digest {
-                Ok(acknowledged(link, at))
+                Ok(acknowledged(chain.signers.generation(), link, at))
             } else {
                 Err(conflict(index, record, found.seq))
             });
@@ -231,7 +233,13 @@ impl Shared {
         };
         let digest = chain.earlier.digest_in(earlier.segment, record.canonical());
         Ok(if digest == Some(earlier.digest) {
-            Ok(acknowledged(earlier.link, earlier.appended_at))
+            let Earlier {
+                generation,
+                link,
+                appended_at,
+                ..
+            } = earlier;
+            Ok(acknowledged(generation, link, appended_at))
         } else {
             Err(conflict(index, record, found.seq))
         })

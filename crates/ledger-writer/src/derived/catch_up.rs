@@ -127,7 +127,8 @@ impl Run<'_> {
             let link = frame.link;
             if frame.prefix.seq >= self.indexed && matches!(frame.content, Content::Record(_)) {
                 let key = key.get_or_insert_with(|| {
-                    envelope_key(self.places, &file, first, self.operational).ok()
+                    let opened = envelope_key(self.places, &file, first, self.operational);
+                    opened.ok().map(|(key, _)| key)
                 });
                 self.record(&frame, previous.as_ref(), key.as_ref());
             }

@@ -9,7 +9,8 @@ use crate::durable::{DataFile, DiskError};
 use crate::places::{OPERATIONAL_KEY, Places, frames_name};
 use crate::reader::{Found, SegmentReader};
 use ledger_format::{
-    ByteOffset, Content, FRAMES_MAGIC, Kind, Link, SegmentOpen, Seq, UnixMillis, locate_frame,
+    ByteOffset, Content, FRAMES_MAGIC, Generation, Kind, Link, SegmentOpen, Seq, UnixMillis,
+    locate_frame,
 };
 use ledger_vault::{
     AssociatedData, DigestKey, EnvelopeKey, Identities, KeyCommitment, KeyFileError,
@@ -29,6 +30,8 @@ pub(crate) struct Earlier {
     pub(crate) digest: [u8; 16],
     /// The segment it is in.
     pub(crate) segment: Seq,
+    /// The generation it was appended in.
+    pub(crate) generation: Generation,
 }
 
 /// Why a frame that the index points at was not read.
@@ -50,6 +53,7 @@ pub(crate) enum EarlierError {
 
 struct OpenedKeys {
     segment: Seq,
+    generation: Generation,
     envelope: EnvelopeKey,
     digest: DigestKey,
 }
@@ -101,6 +105,7 @@ impl EarlierFrames {
             record_id: envelope.record_id,
             digest: envelope.digest,
             segment,
+            generation: keys.generation,
         })
     }
 
@@ -120,12 +125,13 @@ impl EarlierFrames {
             Some(at) => at,
             None => {
                 let operational = Identities::read(places.state.keys(), OPERATIONAL_KEY)?;
-                let envelope = envelope_key(places, file, segment, &operational)?;
+                let (envelope, generation) = envelope_key(places, file, segment, &operational)?;
                 if self.keys.len() >= KEYS_MAX {
                     self.keys.remove(0);
                 }
                 self.keys.push(OpenedKeys {
                     segment,
+                    generation,
                     digest: envelope.digest_key(),
                     envelope,
                 });
@@ -138,13 +144,13 @@ impl EarlierFrames {
     }
 }
 
-/// The envelope key of a segment, as its segment_open commits to it.
+/// The envelope key of a segment, as its segment_open commits to it, and its generation.
 pub(super) fn envelope_key(
     places: &Places,
     file: &DataFile,
     segment: Seq,
     operational: &Identities,
-) -> Result<EnvelopeKey, EarlierError> {
+) -> Result<(EnvelopeKey, Generation), EarlierError> {
     let open = segment_open(file)?.ok_or(EarlierError::Frame("its segment has no beginning"))?;
     let name = SegmentKeyFiles::envelope_name(segment);
     let wrapped = places.segments.keys().read_public(&name, 64 << 10)?;
@@ -154,7 +160,7 @@ pub(super) fn envelope_key(
         &KeyCommitment(open.envelope_key),
         &KeyCommitment(open.token_key),
     )?;
-    Ok(envelope)
+    Ok((envelope, open.generation))
 }
 
 /// The segment_open of a file: its first frame, or the second, behind the genesis.

@@ -9,7 +9,7 @@ mod earlier;
 mod feed;
 
 use catch_up::{CaughtUp, catch_up};
-pub(crate) use earlier::EarlierFrames;
+pub(crate) use earlier::{Earlier, EarlierFrames};
 pub(crate) use feed::{Batch, Envelopes, Fault, Message, derive};
 
 use crate::error::{Cause, OpenError};
