@@ -15,6 +15,8 @@ pub struct Said {
     pub status: ExitStatus,
     /// Acknowledged records: digest of the record, receipt.
     pub acknowledged: Vec<(String, AppendReceipt)>,
+    /// Records that were acknowledged as having been there before.
+    pub again: Vec<AppendReceipt>,
     /// Whether it said that it had opened the ledger.
     pub opened: bool,
     /// Steps that succeeded.
@@ -103,6 +105,7 @@ impl Running {
         let mut said = Said {
             status,
             acknowledged: Vec::new(),
+            again: Vec::new(),
             opened: false,
             done: Vec::new(),
             failed: Vec::new(),
@@ -122,6 +125,9 @@ impl Running {
                         AppendReceipt::parse(receipt).expect("a receipt"),
                     ));
                 }
+                "again" => said
+                    .again
+                    .push(AppendReceipt::parse(rest).expect("a receipt")),
                 "opened" => said.opened = true,
                 "done" => said.done.push(rest.to_owned()),
                 "trust" => said.trust_lines.push(rest.to_owned()),

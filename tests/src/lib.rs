@@ -3,6 +3,7 @@
 //!
 //! No product code: it panics where an expectation fails.
 
+pub mod answers;
 pub mod audit;
 pub mod chain;
 pub mod child;

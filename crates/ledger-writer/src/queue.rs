@@ -124,7 +124,12 @@ impl Shared {
 
     /// Seals and syncs the raw bodies of a request into the open segment's payload files.
     pub(crate) fn seal_raw_bodies(&self, request: &mut [Prepared]) -> Result<(), AppendError> {
-        if request.iter().all(|r| r.raw.is_none()) {
+        for record in request.iter_mut().filter(|r| r.raw.is_some()) {
+            // Sealed once is enough; the owner of the chain decides.
+            record.unsealed = self.seems_known(record);
+            record.payload = None;
+        }
+        if request.iter().all(|r| r.raw.is_none() || r.unsealed) {
             return Ok(());
         }
         let current = self.payloads.lock().clone();
@@ -153,13 +158,9 @@ impl Shared {
         request: &mut [Prepared],
     ) -> Result<bool, AppendError> {
         for record in request {
-            let Some(raw) = &record.raw else { continue };
-            // Sealed once is enough; the owner of the chain decides.
-            record.unsealed = self.seems_known(record);
-            if record.unsealed {
-                record.payload = None;
+            let Some(raw) = record.raw.as_ref().filter(|_| !record.unsealed) else {
                 continue;
-            }
+            };
             let sealed = store.seal(&self.places.segments, &raw.class, &raw.bytes);
             record.payload = match sealed.map_err(|cause| self.poison(cause))? {
                 Sealing::Done(payload) => Some(payload),
