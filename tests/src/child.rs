@@ -3,6 +3,7 @@
 use crate::ledger::TestLedger;
 use ledger_format::AppendReceipt;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
@@ -157,10 +158,23 @@ fn arguments(command: &mut Command, test: &TestLedger, args: &[&str]) {
 /// The same under strace, which injects `injection` (as its `-e inject=`).
 #[must_use]
 pub fn traced(injection: &str, program: &str, test: &TestLedger, args: &[&str]) -> Command {
+    traced_to(Path::new("/dev/null"), injection, program, test, args)
+}
+
+/// The same; strace writes to `log` what it saw and did.
+#[must_use]
+pub fn traced_to(
+    log: &Path,
+    injection: &str,
+    program: &str,
+    test: &TestLedger,
+    args: &[&str],
+) -> Command {
     let syscall = injection.split(':').next().unwrap_or_default();
     let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o"]).arg(log);
     command
-        .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+        .arg("-e")
         .arg(format!("trace={syscall}"))
         .arg("-e")
         .arg(format!("inject={injection}"))

@@ -13,6 +13,7 @@ use ledger_vault::{
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 fn opens(frames: &[StoredFrame]) -> Vec<(Seq, SegmentOpen)> {
     let opens = frames
@@ -211,20 +212,23 @@ const MARKS: [&str; 9] = [
     "impala",
 ];
 
-fn marked_lines() -> Vec<String> {
+/// Records whose ids end in `again`: they are not those of another round.
+fn marked_lines(again: &str) -> Vec<String> {
     let body = "nyalabody=1&nyalabody=2";
     use base64::Engine as _;
     use sha2::Digest as _;
     let digest = ledger_tests::record::hex(&sha2::Sha256::digest(body));
     let raw = base64::engine::general_purpose::STANDARD.encode(body);
-    vec![
+    let lines = [
         r#"{"type":"run","record_id":"rec_zebramark_1","run_id":"run_zebramark","initiator":"gnuperson@example.com","tenant":"kudutenant","source":"agent/impala","status":"started","started_at":"2026-11-30T14:02:41.120Z"}"#.to_owned(),
         r#"{"type":"remote_ref","record_id":"rec_zebramark_2","action_id":"act_zebramark","attempt_id":"out_zebramark","provider":"quaggahost.example.com","remote_operation_id":"op_zebramark","observed_at":"2026-11-30T14:03:07Z","refs":[{"kind":"ticket","value":"oryxref-1"}]}"#.to_owned(),
         format!(
             r#"{{"type":"receipt","record_id":"rec_zebramark_3","receipt_id":"rcp_zebramark","connection":"con_zebramark","provider":"quaggahost.example.com","expected_sender":"quaggahost","tenant":"kudutenant","received_at":"2026-11-30T14:07:39.004Z","method":"POST","host":"quaggahost.example.com","route_template":"/okapiroute/{{endpoint_token}}","content_type":"application/json","claimed":[{{"provider_event_id":{{"value":"elandevent","covered":true}}}}],"raw_body_sha256":"{digest}","length":{},"raw_body":"{raw}"}}"#,
             body.len()
         ),
-    ]
+    ];
+    let own = |line: String| line.replacen("rec_zebramark", &format!("rec_zebramark_{again}"), 1);
+    lines.into_iter().map(own).collect()
 }
 
 /// Whether a mark stands somewhere in the bytes, as text, hex, base64 at any alignment, or UTF-16.
@@ -259,14 +263,32 @@ fn no_identifier_stands_in_clear_in_any_file() {
             Submission::from_json(line.as_bytes()).unwrap_or_else(|e| panic!("{line}: {e}"));
         writer.prepare(submission, None).expect("prepares")
     };
-    writer
-        .append(marked_lines().iter().map(prepare).collect())
-        .expect("appends");
+    let append = |again: &str| {
+        let request = marked_lines(again).iter().map(prepare).collect();
+        writer.append(request).expect("appends");
+    };
+    let log = test.ledger().join("index.sqlite-wal");
+    let logged = || fs::metadata(&log).map_or(0, |m| m.len());
+    let before = logged();
+    append("a");
     writer.rotate().expect("rotates");
+    for _ in 0..1000 {
+        if logged() > before {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(logged() > before, "the closed segment is not in the index");
+    append("b");
+    // Sent again, and refused: nothing of it is kept elsewhere.
+    append("a");
+    let other = marked_lines("b")[0].replace("T14:02:41", "T15:02:41");
     writer
-        .append(marked_lines().iter().map(prepare).collect())
-        .expect("appends");
+        .append(vec![prepare(&other)])
+        .expect_err("a conflict");
+    writer.settle_derived();
     let live = test.copy();
+    let at_work = live.copy();
     drop(writer);
     // A tear that holds the start of such a write is set aside by opening.
     let path = live.frames_files().pop().expect("a segment");
@@ -278,7 +300,7 @@ fn no_identifier_stands_in_clear_in_any_file() {
     assert_eq!(opened.set_aside.len(), 1);
     reopened.close().expect("closes");
 
-    let files: Vec<_> = [&test, &live]
+    let files: Vec<_> = [&test, &live, &at_work]
         .iter()
         .flat_map(|t| [files_below(&t.ledger()), files_below(&t.state())].concat())
         .collect();
@@ -292,6 +314,14 @@ fn no_identifier_stands_in_clear_in_any_file() {
             .iter()
             .any(|f| f.extension().is_some_and(|e| e == "payloads"))
     );
+    // What is derived is searched too, as it lies while the writer is at work and once it has stopped.
+    for derived in ["index.sqlite", "index.sqlite-wal", "index.age", "tile/0"] {
+        let found = files
+            .iter()
+            .filter(|f| f.to_string_lossy().contains(derived));
+        let bytes: u64 = found.map(|f| fs::metadata(f).map_or(0, |m| m.len())).sum();
+        assert!(bytes > 0, "{derived} is not among the files");
+    }
     for file in &files {
         let bytes = fs::read(file).expect("readable");
         for mark in MARKS {
@@ -311,4 +341,51 @@ fn no_identifier_stands_in_clear_in_any_file() {
     for mark in MARKS {
         assert!(stands_in(&all, mark), "{mark} is in no record");
     }
+}
+
+#[test]
+fn what_is_derived_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let test = TestLedger::new();
+    let writer = test.open();
+    append(&writer, "mode", 300, Shape::Small);
+    writer.rotate().expect("rotates");
+    writer.settle_derived();
+    let check = |expected: &[&str]| {
+        let mut folders = vec![test.ledger()];
+        let mut seen = Vec::new();
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let Ok(metadata) = fs::metadata(&path) else {
+                    continue;
+                };
+                let mode = metadata.permissions().mode() & 0o7777;
+                let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+                assert_eq!(mode, expected, "{}", path.display());
+                if metadata.is_dir() {
+                    folders.push(path.clone());
+                }
+                let below = path.strip_prefix(test.ledger()).expect("below");
+                seen.push(below.to_string_lossy().into_owned());
+            }
+        }
+        for name in expected {
+            assert!(seen.iter().any(|s| s == name), "{name} is not in {seen:?}");
+        }
+    };
+    let tiles = [
+        "tiles/tile/0/000",
+        "tiles/tile/0/001.p",
+        "tiles/tile/1/000.p",
+    ];
+    let files = [
+        "index.sqlite",
+        "index.sqlite-wal",
+        "index.sqlite-shm",
+        "index.age",
+    ];
+    check(&[&files[..], &tiles].concat());
+    writer.close().expect("closes");
+    check(&["index.sqlite", "index.age"]);
 }

@@ -9,7 +9,7 @@ use ledger_format::{AppendReceipt, Seq};
 use ledger_tests::ledger::{append_request, class, config};
 use ledger_tests::record::{self, Request, Shape};
 use ledger_tests::{Rng, stored_frames};
-use ledger_writer::{AppendError, GenerationReason, OpenMode, Writer};
+use ledger_writer::{AppendError, Appended, GenerationReason, OpenMode, Writer};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -130,6 +130,10 @@ fn steps(writer: Writer, ledger: &Path, prefix: &str, steps: &[String]) -> ExitC
         };
         let result = match step.as_str() {
             "append" => appended(1, Shape::Small),
+            "twins" => {
+                twins(&writer, &request(number));
+                Ok(())
+            }
             "batch" => appended(7, Shape::Large),
             "payload" => appended(2, Shape::Payload),
             "checkpoint" => writer.checkpoint().map(drop),
@@ -154,6 +158,44 @@ fn steps(writer: Writer, ledger: &Path, prefix: &str, steps: &[String]) -> ExitC
         report(step, result);
     }
     ExitCode::SUCCESS
+}
+
+/// Eight threads send the same records, each in an order of its own, and tell who brought which.
+fn twins(writer: &Writer, request: &Request) {
+    let id = |n| {
+        let number = 100 * request.number + n;
+        let one = Request {
+            number,
+            ..request.clone()
+        };
+        one.ids(1, Shape::Small).remove(0)
+    };
+    let ids: Vec<String> = (0..16).map(id).collect();
+    let ids = &ids;
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            scope.spawn(move || {
+                for at in 0..ids.len() {
+                    let id = &ids[(at + 3 * (thread / 2)) % ids.len()];
+                    let record = writer.prepare(record::submission(id), None);
+                    match writer.append(vec![record.expect("prepares")]) {
+                        Ok(appended) => tell(&appended),
+                        Err(e) => say(&format!("failed append {e}\n")),
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn tell(appended: &[Appended]) {
+    for Appended { receipt, duplicate } in appended {
+        if *duplicate {
+            say(&format!("again {}\n", receipt.to_json()));
+        } else {
+            acknowledge(std::slice::from_ref(receipt));
+        }
+    }
 }
 
 /// First seqs of the closed segments that have a payload file.
