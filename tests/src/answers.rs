@@ -84,19 +84,26 @@ impl Sent {
     #[track_caller]
     pub fn resend(&self, writer: &Writer, what: &str) {
         let before = writer.status().frames;
+        self.recognised(writer, what);
+        let after = writer.status().frames;
+        assert_eq!(after, before, "{what}: something was appended");
+    }
+
+    /// Sends everything again. Where the index cannot be read, raw bodies are sealed before the chain's owner
+    /// makes it anew, and a segment may be opened for them.
+    ///
+    /// # Panics
+    /// A record is not recognised, or is answered otherwise than the first time.
+    #[track_caller]
+    pub fn recognised(&self, writer: &Writer, what: &str) {
         for (lines, receipts) in self.lines.chunks(300).zip(self.receipts.chunks(300)) {
             let again = send(writer, lines).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(again.len(), lines.len(), "{what}");
             for (again, first) in again.iter().zip(receipts) {
-                assert!(again.duplicate, "{what}: {:?} was appended again", first);
+                assert!(again.duplicate, "{what}: {first:?} was appended again");
                 assert_eq!(&again.receipt, first, "{what}");
             }
-            assert_eq!(again.len(), lines.len(), "{what}");
         }
-        assert_eq!(
-            writer.status().frames,
-            before,
-            "{what}: something was appended"
-        );
     }
 }
 

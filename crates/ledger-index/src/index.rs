@@ -279,6 +279,12 @@ impl Index {
         self.shared.state.lock().covered
     }
 
+    /// The key, for an index that replaces this one: tokens that were made for this one are then its own.
+    #[must_use]
+    pub fn key(&self) -> IndexKey {
+        self.shared.pages.key().again()
+    }
+
     /// The token of a record id under this index' key.
     #[must_use]
     pub fn record_token(&self, record_id: &str) -> RecordToken {
@@ -532,10 +538,11 @@ impl Index {
         Ok(self.shared.first_record(&token)?.map(FoundRecord::of))
     }
 
-    /// [`find_record`](Self::find_record) for several ids at once, in their order.
+    /// [`find_record`](Self::find_record) for several ids at once, in their order: for the one who appends.
     ///
     /// # Errors
-    /// As there.
+    /// As there; also when damage was found before, be it elsewhere in the file: nothing is written there any
+    /// more, so the index has to be made again.
     pub fn find_records(&self, tokens: &[RecordToken]) -> Result<Vec<Option<FoundRecord>>> {
         let tokens: Vec<_> = tokens.iter().map(|token| token.0).collect();
         let found = self.shared.first_records(&tokens)?;

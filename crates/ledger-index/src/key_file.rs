@@ -53,6 +53,27 @@ pub fn load_key(folder: KeyDir<'_>, identities: &Identities) -> Result<IndexKey,
     Ok(IndexKey::unwrap(identities, &file)?)
 }
 
+/// Puts a key that is in use back into its file, unless it is there.
+///
+/// # Errors
+/// The folder cannot be read or written, or the key could not be wrapped.
+pub fn keep_key(
+    folder: KeyDir<'_>,
+    key: &IndexKey,
+    identities: &Identities,
+    vault: &Recipients,
+    operational: &Recipients,
+) -> Result<(), IndexKeyError> {
+    match load_key(folder, identities) {
+        Ok(found) if found == *key => Ok(()),
+        Ok(_)
+        | Err(IndexKeyError::File(KeyFileError::Missing { .. }) | IndexKeyError::Unwrap(_)) => {
+            Ok(folder.replace(INDEX_KEY_FILE, &key.wrap(vault, operational)?)?)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads the key, or makes a new one where there is none that opens.
 ///
 /// # Errors

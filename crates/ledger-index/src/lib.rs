@@ -55,6 +55,8 @@ mod worker;
 
 pub use error::IndexError;
 pub use index::{Found, FoundRecord, IdentifierParts, Index, Opening, RecordToken, Stats};
-pub use key_file::{INDEX_KEY_FILE, IndexKeyError, IndexKeyFound, load_key, load_or_create_key};
+pub use key_file::{
+    INDEX_KEY_FILE, IndexKeyError, IndexKeyFound, keep_key, load_key, load_or_create_key,
+};
 pub use manifest::Covered;
 pub use tiles::{TileError, TileReader, TileStore};

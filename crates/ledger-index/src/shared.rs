@@ -145,6 +145,9 @@ impl Shared {
     pub(crate) fn first_records(&self, tokens: &[Token]) -> Result<Vec<Option<Entry<RECORD>>>> {
         let (mut found, frozen, runs) = {
             let state = self.state.lock();
+            if state.damaged {
+                return Err(IndexError::damaged("it was found damaged before"));
+            }
             let newest = |token| state.active.records.find(token).min_by_key(|e| e.seq);
             let found: Vec<_> = tokens.iter().map(|token| newest(token).copied()).collect();
             (found, state.frozen.clone(), Arc::clone(&state.runs))

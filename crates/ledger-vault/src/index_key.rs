@@ -32,6 +32,14 @@ impl IndexKey {
         SecretBytes::random().map(Self)
     }
 
+    /// Another handle of this key, for an index that replaces the one that has it. Each is wiped when dropped.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let mut bytes = SecretBytes::zeroed();
+        bytes.expose_mut().copy_from_slice(self.0.expose());
+        Self(bytes)
+    }
+
     /// `K(index key, value)[..16]`: what a value is looked up by when its kind is not known.
     #[must_use]
     pub fn local_token(&self, value: &str) -> [u8; 16] {

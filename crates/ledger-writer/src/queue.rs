@@ -333,7 +333,7 @@ impl Shared {
             covered: chain.tip.recent.first,
             next: chain.tip.next,
         };
-        let index = derived::rebuild(&self.places, self.id, ends)?;
+        let index = derived::rebuild(&self.places, self.id, ends, &self.index())?;
         if let Some(slot) = &self.index {
             *slot.write() = index.clone();
         }

@@ -164,7 +164,7 @@ impl Run<'_> {
             self.write_tiles();
             let covered = Covered { next, link };
             // What cannot be written stays in memory; damage is noticed by the next look-up.
-            let _ = if next == self.ends.next {
+            let _ = if next == self.ends.covered {
                 self.index.flush(covered)
             } else {
                 self.index.flush_if_large(covered)

@@ -92,7 +92,12 @@ pub(crate) fn derive(
                     tiles = None;
                 }
             }
-            Message::Index(new) => index = new,
+            Message::Index(new) => {
+                // It was made from all frames before.
+                index = new;
+                written = Ok(());
+                *fault.lock() = None;
+            }
             Message::Done(tell) => {
                 // Whoever asked may have gone.
                 let _ = tell.send(());

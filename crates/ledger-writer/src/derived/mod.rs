@@ -15,7 +15,7 @@ pub(crate) use feed::{Batch, Envelopes, Fault, Message, derive};
 use crate::error::{Cause, OpenError};
 use crate::places::{Identity, OPERATIONAL_KEY, Places};
 use ledger_format::{Frontier, LedgerId, Link, Seq, locate_frame};
-use ledger_index::{Covered, Index, IndexError, Opening, TileStore, load_or_create_key};
+use ledger_index::{Covered, Index, IndexError, Opening, TileStore, keep_key, load_or_create_key};
 use ledger_vault::{Identities, IndexKey};
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(crate) fn open(
     if anew {
         Index::discard(places.ledger.path())?;
     }
-    let (index, mut report) = open_index(places, id, ends, &operational, anew)?;
+    let (index, mut report) = open_index(places, id, ends, &operational, anew, None)?;
     let tiles = if anew {
         TileStore::open_empty(places.ledger.path())
     } else {
@@ -86,11 +86,19 @@ pub(crate) fn open(
     })
 }
 
-/// The index alone, made again from the frames, which are all on the disk.
-pub(crate) fn rebuild(places: &Places, id: LedgerId, ends: Ends) -> Result<Arc<Index>, Cause> {
+/// The index alone, made again from the frames, which are all on the disk, in the place of the one in use.
+pub(crate) fn rebuild(
+    places: &Places,
+    id: LedgerId,
+    ends: Ends,
+    in_use: &Index,
+) -> Result<Arc<Index>, Cause> {
     let operational = Identities::read(places.state.keys(), OPERATIONAL_KEY)?;
+    // Whoever closes the old file last deletes the log beside it, by its name: before there is a new one. What
+    // could not be written of it is in the frames.
+    let _ = in_use.close();
     Index::discard(places.ledger.path())?;
-    let made = open_index(places, id, ends, &operational, true)
+    let made = open_index(places, id, ends, &operational, true, Some(in_use))
         .and_then(|(index, _)| catch_up(places, &operational, ends, &index, None).map(|_| index));
     made.map(Arc::new).map_err(|error| match error {
         OpenError::Disk(e) => e.into(),
@@ -123,9 +131,10 @@ fn open_index(
     ends: Ends,
     operational: &Identities,
     anew: bool,
+    in_use: Option<&Index>,
 ) -> Result<(Index, IndexOpening), OpenError> {
     let mut report = IndexOpening::default();
-    let opened = index_key(places, operational).and_then(|key| {
+    let opened = index_key(places, operational, in_use).and_then(|key| {
         let holds = |covered: &Covered| covered.next <= ends.next && has_link(places, covered);
         Index::open(places.ledger.path(), key, id, holds)
     });
@@ -134,7 +143,10 @@ fn open_index(
         // It is derived: appends go on, from memory.
         Err(error) => {
             report.in_memory = Some(error.to_string());
-            let key = IndexKey::generate()?;
+            let key = match in_use {
+                Some(index) => index.key(),
+                None => IndexKey::generate()?,
+            };
             Index::in_memory(key, id)?
         }
     };
@@ -147,9 +159,20 @@ fn open_index(
     Ok((index, report))
 }
 
-fn index_key(places: &Places, operational: &Identities) -> Result<IndexKey, IndexError> {
+/// The key: of the file, or of an index in use, as records on their way carry tokens under it.
+fn index_key(
+    places: &Places,
+    operational: &Identities,
+    in_use: Option<&Index>,
+) -> Result<IndexKey, IndexError> {
     let vault = places.recipients().map_err(|e| unusable(&e))?;
     let newest = operational.newest_recipient().map_err(|e| unusable(&e))?;
+    if let Some(index) = in_use {
+        let key = index.key();
+        keep_key(places.ledger.keys(), &key, operational, &vault, &newest)
+            .map_err(|e| unusable(&e))?;
+        return Ok(key);
+    }
     load_or_create_key(places.ledger.keys(), operational, &vault, &newest)
         .map(|(key, _)| key)
         .map_err(|e| unusable(&e))
