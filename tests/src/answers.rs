@@ -154,6 +154,20 @@ pub fn ask(test: &TestLedger, values: &[&str]) -> Told {
     told
 }
 
+/// The same from the chain alone.
+///
+/// # Panics
+/// The ledger does not serve.
+#[must_use]
+pub fn ask_chain(test: &TestLedger, values: &[&str]) -> Vec<Value> {
+    let scanned = source(test, None).expect("the chain is read");
+    let each = values.iter().map(|value| {
+        let answer = trace(&scanned, &Query::value(*value), Limits::default());
+        essence(&answer.expect("the chain answers"), &mut Vec::new())
+    });
+    each.collect()
+}
+
 /// Derived data may be bad, and never makes a good ledger look bad.
 fn unusable(error: &SourceError) -> String {
     assert!(
