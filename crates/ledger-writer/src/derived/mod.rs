@@ -94,8 +94,7 @@ pub(crate) fn rebuild(
     in_use: &Index,
 ) -> Result<Arc<Index>, Cause> {
     let operational = Identities::read(places.state.keys(), OPERATIONAL_KEY)?;
-    // Whoever closes the old file last deletes the log beside it, by its name: before there is a new one. What
-    // could not be written of it is in the frames.
+    // SQLite wants no file deleted under an open connection. What could not be written of it is in the frames.
     let _ = in_use.close();
     Index::discard(places.ledger.path())?;
     let made = open_index(places, id, ends, &operational, true, Some(in_use))
