@@ -10,6 +10,8 @@ mod exit;
 mod folder;
 mod frames;
 mod secret;
+mod skeleton;
+mod socket;
 mod terminal;
 
 use std::io;
@@ -55,6 +57,10 @@ enum Command {
     VaultKey(command::vault_key::VaultKeyCommand),
     Init(command::init::InitArgs),
     Append(command::append::AppendArgs),
+    Serve(command::serve::ServeArgs),
+    /// A daemon's configuration
+    #[command(subcommand)]
+    Config(command::config::ConfigCommand),
     Recover(command::recover::RecoverArgs),
     /// Prove a ledger whole, offline and without any key; the same as the program `ledger-verify`
     Verify(ledger_verify::cli::VerifyArgs),
@@ -95,6 +101,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::VaultKey(args) => command::vault_key::run(&args),
         Command::Init(args) => command::init::run(&args),
         Command::Append(args) => command::append::run(&args),
+        Command::Serve(args) => return command::serve::run(&args),
+        Command::Config(args) => command::config::run(&args),
         Command::Recover(args) => command::recover::run(&args),
         Command::Verify(args) => return Ok(ledger_verify::cli::run(&args)),
         Command::Inspect(args) => command::inspect::run(&args),

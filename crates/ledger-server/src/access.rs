@@ -28,8 +28,10 @@ pub(crate) struct Access<'a> {
 
 /// Writes one line for a read or a refusal.
 pub(crate) fn log(access: &Access<'_>) {
-    let reads =
-        access.route.is_some_and(|r| r.starts_with("/v1/")) && *access.method != Method::POST;
+    // What is read by POST is read all the same; the text that was asked for is not shown.
+    let reads = access.route.is_some_and(|r| {
+        r == "/v1/trace" || r.starts_with("/v1/") && *access.method != Method::POST
+    });
     if !reads && access.code.is_none() {
         return;
     }
@@ -72,7 +74,7 @@ fn shown(path: &str) -> Cow<'_, str> {
 }
 
 /// The text that a path segment stands for; bytes that are none are replaced.
-fn percent_decoded(segment: &str) -> String {
+pub(crate) fn percent_decoded(segment: &str) -> String {
     let mut bytes = Vec::with_capacity(segment.len());
     let mut rest = segment.as_bytes();
     while let [first, tail @ ..] = rest {

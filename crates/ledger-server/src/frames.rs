@@ -6,7 +6,9 @@
 
 use crate::disk::{SegmentFile, segments};
 use ledger_format::limits::FRAME_LEN_MAX;
-use ledger_format::{FRAMES_MAGIC, Frame, HEAD_PREFIX_LEN_MAX, HeadPrefix, Link, Seq};
+use ledger_format::{
+    FRAMES_MAGIC, Frame, HEAD_PREFIX_LEN_MAX, HeadPrefix, Link, ReadAt, Seq, locate_frame,
+};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -14,6 +16,8 @@ use std::path::Path;
 use thiserror::Error;
 
 const WINDOW_LEN: usize = 1 << 20;
+/// Bytes read at once where few frames are wanted.
+const FEW_LEN: usize = 16 << 10;
 
 /// Why frames could not be read.
 #[derive(Debug, Error)]
@@ -41,7 +45,16 @@ pub(crate) fn segment_of(ledger: &Path, seq: Seq) -> io::Result<Option<SegmentFi
     Ok(all.pop())
 }
 
-/// A walk over one segment's frames, from its start.
+/// A file as the search for a frame reads it.
+struct Positioned<'f>(&'f File);
+
+impl ReadAt for Positioned<'_> {
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+}
+
+/// A walk over one segment's frames, from its start or from a frame.
 #[derive(Debug)]
 pub(crate) struct Walk {
     segment: Seq,
@@ -52,6 +65,8 @@ pub(crate) struct Walk {
     before: Option<Link>,
     window: Vec<u8>,
     window_at: u64,
+    /// Bytes that are read at once.
+    ahead: usize,
 }
 
 impl Walk {
@@ -66,12 +81,32 @@ impl Walk {
             before: None,
             window: Vec::new(),
             window_at: 0,
+            ahead: WINDOW_LEN,
         };
         if &magic == FRAMES_MAGIC {
             Ok(walk)
         } else {
             Err(walk.damaged("not a segment of format version 1"))
         }
+    }
+
+    /// Goes straight to a frame of the segment; its link is recomputed from the 32 bytes before it.
+    pub(crate) fn seek(&mut self, seq: Seq) -> Result<(), ReadError> {
+        let len = self.file.metadata()?.len();
+        let found = locate_frame(&Positioned(&self.file), len, self.segment, seq)?;
+        let Some(at) = found else {
+            return Err(self.damaged(&format!("frame {seq} is not where the chain has it")));
+        };
+        self.at = at.0;
+        // One frame is wanted, and perhaps a few behind it.
+        (self.before, self.ahead) = (None, FEW_LEN);
+        if at.0 > FRAMES_MAGIC.len() as u64 {
+            let mut before = [0; 32];
+            let start = at.0.saturating_sub(before.len() as u64);
+            self.file.read_exact_at(&mut before, start)?;
+            self.before = Some(Link(before));
+        }
+        Ok(())
     }
 
     /// The next frame; its link is recomputed wherever the one before is known.
@@ -109,7 +144,7 @@ impl Walk {
             let len = self.file.metadata()?.len().saturating_sub(self.at);
             let len = usize::try_from(len)
                 .unwrap_or(usize::MAX)
-                .min(WINDOW_LEN.max(want));
+                .min(self.ahead.max(want));
             self.window.resize(len, 0);
             self.file.read_exact_at(&mut self.window, self.at)?;
             self.window_at = self.at;

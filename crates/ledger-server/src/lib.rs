@@ -66,4 +66,4 @@ pub use status::{
     SocketStatus, StatusReport, explain, report,
 };
 pub use system::{HandedOver, handed_over};
-pub use trace::{TraceAnswer, TraceOutcome, TraceProvider};
+pub use trace::{Asked, TraceAnswer, TraceError, TraceOutcome, TraceProvider, TraceQuestion};

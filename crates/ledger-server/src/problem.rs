@@ -92,6 +92,8 @@ codes! {
     Internal = "internal", 500, "The server failed";
     /// The daemon was started without what answers this.
     NotAvailable = "not_available", 501, "This daemon does not offer this operation";
+    /// Index or tiles cannot be used at the moment.
+    IndexUnavailable = "index_unavailable", 503, "The identifier index cannot be used now; if it stays so, stop the daemon and run `ledger index rebuild`";
     /// As much is under way as fits.
     Busy = "busy", 503, "The server is at its limits; try again";
     /// The daemon is being stopped.

@@ -41,11 +41,15 @@ pub struct PayloadView {
 
 /// Shows single frames. Asked for synced ones only. Blocks.
 pub trait RecordProvider: Send + Sync + 'static {
-    /// One frame; none if the ledger has no such frame.
+    /// One frame; none if the ledger has no such frame. `synced` says how many frames may be looked at.
     ///
     /// # Errors
     /// It could not be read.
-    fn record(&self, seq: Seq) -> Result<Option<RecordView>, ReadError>;
+    fn record(
+        &self,
+        seq: Seq,
+        synced: &(dyn Fn() -> Seq + Send + Sync),
+    ) -> Result<Option<RecordView>, ReadError>;
 }
 
 /// Frames as anybody sees them, read from the ledger's folder.
@@ -56,14 +60,16 @@ pub struct KeylessRecords {
 }
 
 impl RecordProvider for KeylessRecords {
-    fn record(&self, seq: Seq) -> Result<Option<RecordView>, ReadError> {
+    fn record(
+        &self,
+        seq: Seq,
+        _synced: &(dyn Fn() -> Seq + Send + Sync),
+    ) -> Result<Option<RecordView>, ReadError> {
         let Some(segment) = segment_of(&self.ledger, seq)? else {
             return Ok(None);
         };
         let mut walk = Walk::open(&segment)?;
-        for _ in segment.first.0..seq.0 {
-            walk.next()?;
-        }
+        walk.seek(seq)?;
         let frame = walk.next()?;
         let found = frame.prefix.seq;
         let payload = match frame.content {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use ledger_format::Seq;
 use ledger_records::{IdKind, Identifier, RecordType, Relation};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
 use crate::model::IdentifierView;
@@ -43,7 +43,7 @@ impl Default for Limits {
 }
 
 /// Where following stopped before its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cut {
     /// Which bound was met.
     pub reason: String,

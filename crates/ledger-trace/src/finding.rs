@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use ledger_format::Seq;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How grave a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Two records, or a record and a rule, cannot both be right; or an effect may have happened twice.
@@ -107,6 +107,16 @@ impl Serialize for FindingCode {
     }
 }
 
+impl<'de> Deserialize<'de> for FindingCode {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let name = Cow::<'de, str>::deserialize(input)?;
+        let found = Self::ALL.iter().find(|code| code.as_str() == name);
+        found
+            .copied()
+            .ok_or_else(|| serde::de::Error::custom("a code that this program does not know"))
+    }
+}
+
 impl JsonSchema for FindingCode {
     fn schema_name() -> Cow<'static, str> {
         "FindingCode".into()
@@ -124,7 +134,7 @@ impl JsonSchema for FindingCode {
 }
 
 /// Something that is missing or contradicts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// What it is about.
     pub code: FindingCode,

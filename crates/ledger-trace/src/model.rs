@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ledger_records::{EnvelopeIdentifier, Fact, Identifier};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::closure::Cut;
 use crate::finding::Finding;
@@ -15,7 +15,7 @@ use crate::source::{Extent, How};
 pub const JSON_VERSION: u32 = 1;
 
 /// An answer.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// One story.
@@ -66,7 +66,7 @@ impl Answer {
 }
 
 /// A story: what happened, in chain order, and what it comes to.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trace {
     /// Version of this form.
     pub version: u32,
@@ -101,7 +101,7 @@ impl Trace {
 }
 
 /// How much was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Depth {
     /// Identifiers, relations and facts.
@@ -113,7 +113,7 @@ pub enum Depth {
 }
 
 /// An identifier.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IdentifierView {
     /// Its kind, by the name of `ledger-format.md`, section 20.5.
     pub kind: String,
@@ -134,7 +134,7 @@ impl From<&Identifier> for IdentifierView {
 }
 
 /// An identifier, and how a record relates to it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelatedView {
     /// The relation, by the name of `ledger-format.md`, section 20.7.
     pub relation: String,
@@ -153,7 +153,7 @@ impl From<&EnvelopeIdentifier> for RelatedView {
 }
 
 /// An action and its permission.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ActionView {
     /// The action.
     pub action_id: String,
@@ -190,7 +190,7 @@ pub struct ActionView {
 }
 
 /// A workflow's last recorded state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateView {
     /// The workflow.
     pub workflow_id: String,
@@ -213,7 +213,7 @@ pub struct StateView {
 }
 
 /// A piece of evidence that a change of state cites.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EvidenceView {
     /// What is cited.
     pub identifier: IdentifierView,
@@ -224,7 +224,7 @@ pub struct EvidenceView {
 }
 
 /// How far the frames of a story were checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckView {
     /// Frames of the story.
     pub frames: u64,
@@ -239,7 +239,7 @@ pub struct CheckView {
 }
 
 /// What was searched.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RangeView {
     /// The ledger, as its checkpoints name it.
     pub origin: Option<String>,
@@ -275,7 +275,7 @@ impl From<Extent> for RangeView {
 }
 
 /// Who a line is about: whose doing it tells, not who recorded it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The agent.
@@ -314,7 +314,7 @@ impl Role {
 }
 
 /// What the kernel said of the process that sent a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttestedView {
     /// The user.
     pub uid: u32,
@@ -325,7 +325,7 @@ pub struct AttestedView {
 }
 
 /// The value of a fact.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum FactView {
     /// An unsigned integer.
@@ -353,7 +353,7 @@ impl From<&Fact> for FactView {
 }
 
 /// One assertion: one record, with its own source and its own time.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// The frame that holds it.
     pub frame: u64,
@@ -396,7 +396,7 @@ pub struct Line {
 }
 
 /// Nothing found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotFound {
     /// Version of this form.
     pub version: u32,
@@ -411,7 +411,7 @@ pub struct NotFound {
 }
 
 /// Several stories.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ambiguous {
     /// Version of this form.
     pub version: u32,
@@ -426,7 +426,7 @@ pub struct Ambiguous {
 }
 
 /// One meaning of a value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CandidateView {
     /// The identifier.
     pub identifier: IdentifierView,

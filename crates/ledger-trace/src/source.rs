@@ -6,11 +6,11 @@
 use ledger_format::{Link, Seq, UnixMillis};
 use ledger_records::{Attested, Envelope, Record};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// How a frame was tied to a signed checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
     /// The whole chain up to the checkpoint was read, and its tree computed.
@@ -130,6 +130,9 @@ pub enum SourceError {
     /// The keys at hand open nothing.
     #[error("{0}")]
     Keys(String),
+    /// The index or the tiles cannot be used, and the chain was not to be read without them.
+    #[error("the identifier index cannot be used: {0}")]
+    NoIndex(String),
     /// It is not what was named, or is of a kind that this program does not read.
     #[error("{0}")]
     Unusable(String),

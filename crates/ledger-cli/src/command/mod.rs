@@ -3,6 +3,7 @@
 pub(crate) mod append;
 pub(crate) mod checkpoint;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod inspect;
@@ -11,6 +12,7 @@ pub(crate) mod man;
 pub(crate) mod read;
 pub(crate) mod recover;
 pub(crate) mod schema;
+pub(crate) mod serve;
 pub(crate) mod trace;
 pub(crate) mod vault_key;
 

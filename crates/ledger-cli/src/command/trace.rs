@@ -134,8 +134,8 @@ impl TraceArgs {
         } else {
             read_text(given.as_ref())?
         };
-        let line = TrustLine::parse(text.trim())
-            .map_err(|e| Failure::usage(format!("--trust: {e}")))?;
+        let line =
+            TrustLine::parse(text.trim()).map_err(|e| Failure::usage(format!("--trust: {e}")))?;
         Ok(Some(line))
     }
 }

@@ -6,6 +6,7 @@ mod append;
 mod openapi;
 mod read;
 mod stream;
+mod trace;
 
 pub use append::Acknowledgement;
 pub use openapi::openapi;
@@ -70,6 +71,7 @@ pub const OPERATIONS: &[Operation] = {
         ("POST", "/v1/records", &[Writer, Operator]),
         ("GET", "/v1/records/{seq}", &[Reader, Operator]),
         ("GET", "/v1/trace/{identifier}", &[Reader, Operator]),
+        ("POST", "/v1/trace", &[Reader, Operator]),
         ("GET", "/v1/checkpoint", &[Writer, Reader, Operator]),
         ("POST", "/v1/checkpoint", &[Writer, Operator]),
         ("GET", "/v1/status", &[Reader, Operator]),
@@ -85,7 +87,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/records", post(append::append))
         .route("/v1/records/{seq}", get(read::record))
-        .route("/v1/trace/{identifier}", get(read::trace))
+        .route("/v1/trace/{identifier}", get(trace::of_value))
+        .route("/v1/trace", post(trace::of_text))
         .route(
             "/v1/checkpoint",
             get(read::checkpoint).post(read::cut_checkpoint),

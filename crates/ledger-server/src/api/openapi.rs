@@ -1,7 +1,7 @@
 //! `GET /openapi.json`: the document, made from the handlers, with the records' own schema and the
 //! table of problem codes.
 
-use super::{OPERATIONS, append, read};
+use super::{OPERATIONS, append, read, trace};
 use crate::problem::{TABLE, TYPE_PREFIX};
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
@@ -18,7 +18,8 @@ use utoipa::OpenApi;
     paths(
         append::append,
         read::record,
-        read::trace,
+        trace::of_value,
+        trace::of_text,
         read::checkpoint,
         read::cut_checkpoint,
         read::status,

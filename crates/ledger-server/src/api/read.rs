@@ -1,12 +1,11 @@
-//! Everything that is read: frames, traces, checkpoints, status, health, metrics. What blocks on the
-//! disk blocks the connection's own thread.
+//! What is read: frames, checkpoints, status, health, metrics; traces are in `trace`. What blocks on
+//! the disk blocks the connection's own thread.
 
 use super::App;
 use crate::appender::Condition;
 use crate::problem::{Code, Problem};
 use crate::records::RecordView;
 use crate::status::{self, StatusReport};
-use crate::trace::TraceOutcome;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -49,37 +48,12 @@ pub(super) async fn record(
     if number >= frames {
         return Err(missing());
     }
-    let found = app.records.record(Seq(number));
+    let appender = app.appender.clone();
+    let synced = move || Seq(appender.state().frames);
+    let found = app.records.record(Seq(number), &synced);
     let found = found.map_err(|e| Problem::new(Code::Internal, e.to_string()))?;
     let view = found.ok_or_else(missing)?;
     Ok(Json(view).into_response())
-}
-
-/// Tells the story behind an identifier.
-#[utoipa::path(
-    get, path = "/v1/trace/{identifier}", tag = "traces",
-    params(("identifier" = String, Path, description = "The value of any identifier, percent-encoded")),
-    responses(
-        (status = 200, description = "The story, or the candidates if several entities have this value", body = serde_json::Value),
-        (status = 404, description = "identifier_not_found; `trace` says what was searched"),
-        (status = 501, description = "not_available"),
-    )
-)]
-pub(super) async fn trace(
-    State(app): State<Arc<App>>,
-    Path(identifier): Path<String>,
-) -> Result<Response, Problem> {
-    let Some(provider) = &app.trace else {
-        let detail = "this daemon was started without the identifier index";
-        return Err(Problem::new(Code::NotAvailable, detail));
-    };
-    let answer = provider.trace(&identifier);
-    let answer = answer.map_err(|e| Problem::new(Code::Internal, e))?;
-    if answer.outcome == TraceOutcome::NotFound {
-        let problem = Problem::new(Code::IdentifierNotFound, "no record names this identifier");
-        return Err(problem.with("trace", answer.document));
-    }
-    Ok(Json(answer.document).into_response())
 }
 
 /// The newest checkpoint.

@@ -1,9 +1,10 @@
 //! What is read: frames, traces, checkpoints, status, health, metrics, the API's own document.
 
 use crate::support::{Fake, Setup, daemon, daemon_with, get, http, post, receipt, record};
-use ledger_format::Checkpoint;
+use ledger_format::{Checkpoint, Seq};
 use ledger_server::{
-    Condition, Providers, StatusReport, TABLE, TraceAnswer, TraceOutcome, TraceProvider,
+    Asked, Condition, Providers, StatusReport, TABLE, TraceAnswer, TraceError, TraceOutcome,
+    TraceProvider, TraceQuestion,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -67,11 +68,19 @@ fn checkpoints_are_cut_on_request() {
 struct Stories;
 
 impl TraceProvider for Stories {
-    fn trace(&self, identifier: &str) -> Result<TraceAnswer, String> {
-        let outcome = match identifier {
+    fn trace(
+        &self,
+        question: &TraceQuestion,
+        synced: &(dyn Fn() -> Seq + Send + Sync),
+    ) -> Result<TraceAnswer, TraceError> {
+        assert!(synced() >= Seq(4), "init alone writes four frames");
+        let (Asked::Value(identifier) | Asked::Text(identifier)) = &question.asked;
+        let outcome = match identifier.as_str() {
             "act 1/ü" => TraceOutcome::Found,
             "many" => TraceOutcome::Ambiguous,
-            "broken" => return Err("the disk failed".into()),
+            "broken" => return Err(TraceError::Failed("the disk failed".into())),
+            "not now" => return Err(TraceError::NotNow("it is being made again".into())),
+            "scoped" if question.scope.as_deref() == Some("a b") => TraceOutcome::Contradicted,
             _ => TraceOutcome::NotFound,
         };
         let document = json!({ "outcome": outcome.name(), "identifier": identifier });
@@ -104,6 +113,32 @@ fn traces_come_from_their_provider() {
     );
     assert_eq!(missing.json()["trace"]["identifier"], "act_9");
     assert_eq!(get(&daemon.reader, "/v1/trace/broken").code(), "internal");
+    let later = get(&daemon.reader, "/v1/trace/not%20now");
+    assert_eq!(
+        (later.status, later.code().as_str()),
+        (503, "index_unavailable")
+    );
+    let scoped = get(&daemon.reader, "/v1/trace/scoped?scope=a%20b");
+    assert_eq!(scoped.json()["outcome"], "contradicted");
+    let unknown = get(&daemon.reader, "/v1/trace/scoped?kind=colour");
+    assert_eq!(unknown.code(), "bad_request");
+    let text = |media: &str, body: &[u8]| {
+        let header = format!("content-type: {media}\r\n");
+        http(&daemon.reader, "POST", "/v1/trace", &header, body)
+    };
+    assert_eq!(
+        text("text/plain; charset=utf-8", b"many").json()["outcome"],
+        "ambiguous"
+    );
+    assert_eq!(
+        text("application/json", b"many").code(),
+        "unsupported_media_type"
+    );
+    assert_eq!(text("text/plain", b"\xff").code(), "malformed");
+    assert_eq!(
+        text("text/plain", &vec![b'a'; (1 << 20) + 1]).code(),
+        "too_large"
+    );
     assert_eq!(
         get(&daemon.writer, "/v1/trace/act_9").code(),
         "role_forbidden"

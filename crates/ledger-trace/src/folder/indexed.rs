@@ -13,7 +13,7 @@ use super::keys::Keys;
 use super::memory::Memory;
 use super::scan::Collector;
 use super::walk::{own_predecessor, walk};
-use super::{Facts, FolderSource, Position, Segment};
+use super::{Facts, FolderSource, Position, Reader, Segment};
 use crate::source::{Hits, SourceError};
 
 /// The index, the tiles, and the checkpoint that proofs lead to.
@@ -206,12 +206,16 @@ fn newest(
 
 /// Opens a ledger by its newest checkpoint.
 pub(super) fn open<'d>(
-    files: &Files,
-    identities: &Identities,
-    evidence: bool,
+    reader: &Reader<'_>,
     trust: Option<&TrustLine>,
     derived: Derived<'d>,
+    synced: Option<&dyn Fn() -> Seq>,
 ) -> Result<Opening<'d>, SourceError> {
+    let &Reader {
+        files,
+        identities,
+        evidence,
+    } = reader;
     let Newest {
         origin,
         key,
@@ -238,6 +242,8 @@ pub(super) fn open<'d>(
         root,
     };
     let covered = proven.derived.lookup.covered();
+    // Asked only now: what the checkpoint and the index cover was synced before they were written.
+    let until = synced.map_or(Seq(u64::MAX), |synced| synced().max(covered).max(Seq(size)));
     let (mut collector, tail) = match tail_start(files, &proven, &segments, covered)? {
         Ok(start) => {
             let mut collector = Collector::new(files, identities, evidence, start.next, None);
@@ -247,7 +253,7 @@ pub(super) fn open<'d>(
                 let keys = Keys::open(files, identities, evidence, start.segment, &open);
                 collector.begin(start.segment, Some(keys));
             }
-            let tail = walk(files, start, &mut collector)?;
+            let tail = walk(files, start, until, &mut collector)?;
             (collector, tail)
         }
         Err(why) => return Ok(unsuitable(why)),

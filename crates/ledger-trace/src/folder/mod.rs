@@ -40,6 +40,11 @@ pub struct FolderOptions<'d> {
     pub derived: Option<Derived<'d>>,
     /// What else is to stand in every answer, such as why there is no index.
     pub remarks: Vec<String>,
+    /// Of a ledger that is being written to: how many frames are synced. Asked once the derived data was read; frames
+    /// from there on are not looked at, because a crash may still take them away.
+    pub synced: Option<Box<dyn Fn() -> Seq + Send + Sync + 'd>>,
+    /// Refuse, with [`SourceError::NoIndex`], where the whole chain would have to be read.
+    pub never_scan: bool,
 }
 
 /// A ledger's folder as a source.
@@ -51,6 +56,13 @@ pub struct FolderSource<'d> {
     memory: Memory,
     facts: Facts,
     derived: Option<indexed::Proven<'d>>,
+}
+
+/// What reads a ledger's folder, and with which keys.
+struct Reader<'a> {
+    files: &'a Files,
+    identities: &'a Identities,
+    evidence: bool,
 }
 
 /// What reading a chain established.
@@ -103,16 +115,22 @@ impl<'d> FolderSource<'d> {
             return Err(SourceError::Unusable(what));
         }
         let mut remarks = options.remarks;
+        let synced = options
+            .synced
+            .as_deref()
+            .map(|synced| synced as &dyn Fn() -> Seq);
         if let Some(derived) = options.derived {
-            match indexed::open(
-                &files,
-                &identities,
-                options.evidence,
-                options.trust.as_ref(),
-                derived,
-            )? {
+            let reader = Reader {
+                files: &files,
+                identities: &identities,
+                evidence: options.evidence,
+            };
+            match indexed::open(&reader, options.trust.as_ref(), derived, synced)? {
                 indexed::Opening::Done(done) => {
                     return Ok(done.into_source(files, identities, options.evidence));
+                }
+                indexed::Opening::Unsuitable(why) if options.never_scan => {
+                    return Err(SourceError::NoIndex(why));
                 }
                 indexed::Opening::Unsuitable(why) => {
                     remarks.push(format!(
@@ -120,8 +138,18 @@ impl<'d> FolderSource<'d> {
                     ));
                 }
             }
+        } else if options.never_scan {
+            return Err(SourceError::NoIndex("none was given".to_owned()));
         }
-        scan::open(files, identities, options.evidence, options.trust, remarks)
+        let until = synced.map_or(Seq(u64::MAX), |synced| synced());
+        scan::open(
+            files,
+            identities,
+            options.evidence,
+            options.trust,
+            remarks,
+            until,
+        )
     }
 
     fn segment_of(&self, seq: Seq) -> Option<&Segment> {
@@ -199,6 +227,9 @@ impl Source for FolderSource<'_> {
     }
 
     fn frame(&self, seq: Seq) -> Result<FrameView, SourceError> {
+        if seq >= self.facts.next {
+            return Err(SourceError::NoRecord(seq));
+        }
         let segment = self.segment_of(seq).ok_or(SourceError::NoRecord(seq))?;
         let (bytes, predecessor) = match (self.placed(segment, seq)?, &self.derived) {
             (Some(placed), _) => placed,

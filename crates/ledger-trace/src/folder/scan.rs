@@ -192,6 +192,7 @@ pub(super) fn open<'d>(
     evidence: bool,
     trust: Option<TrustLine>,
     remarks: Vec<String>,
+    until: Seq,
 ) -> Result<FolderSource<'d>, SourceError> {
     let first = files.list()?.first().copied().unwrap_or_default();
     let pin_given = trust.is_some();
@@ -208,7 +209,7 @@ pub(super) fn open<'d>(
         first,
         Some(Chain::new(trust)),
     );
-    let tail = walk(&files, start, &mut collector)?;
+    let tail = walk(&files, start, until, &mut collector)?;
     collector.memory.sort();
     let Collector {
         chain,

@@ -55,15 +55,17 @@ enum NextWrite {
     Irregular(Seq, String),
 }
 
-/// Walks to the end of the chain. Says what stands behind it, if that is not nothing.
+/// Walks to the end of the chain, or to frame `until` and not into a write that reaches beyond it. Says what stands
+/// behind the end, if that is not nothing.
 pub(super) fn walk(
     files: &Files,
     from: Position,
+    until: Seq,
     visitor: &mut dyn Visitor,
 ) -> Result<Option<Tail>, SourceError> {
     let mut at = from;
     loop {
-        let (end, tail) = segment(files, at, visitor)?;
+        let (end, tail) = segment(files, at, until, visitor)?;
         let shown = Shown::End {
             segment: end.segment,
             offset: end.offset,
@@ -73,6 +75,9 @@ pub(super) fn walk(
         visitor
             .show(shown)
             .map_err(|what| violation(end.next, what))?;
+        if end.next >= until {
+            return Ok(None);
+        }
         // Listed only now, so that a segment that was opened meanwhile is not missed.
         let next = files.list()?.into_iter().find(|seq| *seq > end.segment);
         match next {
@@ -102,6 +107,7 @@ fn violation(seq: Seq, what: String) -> SourceError {
 fn segment(
     files: &Files,
     from: Position,
+    until: Seq,
     visitor: &mut dyn Visitor,
 ) -> Result<(Position, Option<Tail>), SourceError> {
     let mut file = files.frames(from.segment)?;
@@ -117,7 +123,12 @@ fn segment(
     'file: loop {
         let mut window = Window::new(&file);
         loop {
+            // What stands behind may be half-written: it is not even looked at.
+            if at.next >= until {
+                return Ok((at, None));
+            }
             match next_write(&mut window, at)? {
+                NextWrite::Whole(_, end) if end.next > until => return Ok((at, None)),
                 NextWrite::Whole(places, end) => {
                     for (offset, predecessor) in places {
                         show(&mut window, at.segment, offset, predecessor, visitor)?;

@@ -639,3 +639,43 @@ fn a_source_can_be_shared_between_threads() {
     is_shared::<FolderSource<'static>>();
     is_shared::<Answer>();
 }
+
+#[test]
+fn frames_that_are_not_synced_are_not_looked_at() {
+    let ledger = Ledger::new();
+    let writer = ledger.writer();
+    let story = Ledger::story();
+    append(&writer, &[&story[0]]);
+    let synced = Seq(writer.status().frames);
+    append(&writer, &[&story[1], &story[2]]);
+    let all = Seq(writer.status().frames);
+    let open = |synced: Seq, derived: Option<Derived<'static>>| {
+        let options = FolderOptions {
+            never_scan: derived.is_some(),
+            derived,
+            synced: Some(Box::new(move || synced)),
+            ..ledger.options(true)
+        };
+        FolderSource::open(&ledger.path(), ledger.vault(), options)
+    };
+    assert_eq!(open(synced, None).unwrap().extent().next, synced);
+    assert_eq!(open(all, None).unwrap().extent().next, all);
+    // A write is looked at as a whole or not at all.
+    let inside = open(synced.next(), None).unwrap();
+    assert_eq!(inside.extent().next, synced);
+    let derived = || Derived::of_folder(&ledger.path(), &ledger.vault()).unwrap();
+    let some = open(synced, Some(derived())).unwrap();
+    assert_eq!(some.extent().next, synced);
+    assert!(matches!(some.frame(all), Err(SourceError::NoRecord(_))));
+    writer.checkpoint().unwrap();
+    writer.settle_derived();
+    // What a checkpoint covers is synced, whatever was known a moment before.
+    let covered = open(synced, Some(derived())).unwrap();
+    assert!(covered.extent().next >= all);
+    let options = FolderOptions {
+        never_scan: true,
+        ..ledger.options(true)
+    };
+    let refused = FolderSource::open(&ledger.path(), ledger.vault(), options);
+    assert!(matches!(refused.err(), Some(SourceError::NoIndex(_))));
+}

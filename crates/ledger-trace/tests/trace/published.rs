@@ -41,6 +41,10 @@ fn answers_are_what_the_file_says() {
         if let Err(what) = check(&schema, &schema, &json) {
             panic!("{what}");
         }
+        // Whoever reads it has the same answer, and shows it the same way.
+        let read: Answer = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(read, answer);
+        assert_eq!(read.to_json(), answer.to_json());
         // The checker sees what is wrong.
         let mut wrong = json.clone();
         wrong["version"] = "one".into();
