@@ -61,7 +61,12 @@ enum Command {
     /// A daemon's configuration
     #[command(subcommand)]
     Config(command::config::ConfigCommand),
+    Status(command::status::StatusArgs),
+    Healthcheck(command::healthcheck::HealthcheckArgs),
     Recover(command::recover::RecoverArgs),
+    /// The identifier index
+    #[command(subcommand)]
+    Index(command::index::IndexCommand),
     /// Prove a ledger whole, offline and without any key; the same as the program `ledger-verify`
     Verify(ledger_verify::cli::VerifyArgs),
     Inspect(command::inspect::InspectArgs),
@@ -103,6 +108,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Append(args) => command::append::run(&args),
         Command::Serve(args) => return command::serve::run(&args),
         Command::Config(args) => command::config::run(&args),
+        Command::Status(args) => return command::status::run(&args),
+        Command::Healthcheck(args) => command::healthcheck::run(&args),
+        Command::Index(args) => command::index::run(&args),
         Command::Recover(args) => command::recover::run(&args),
         Command::Verify(args) => return Ok(ledger_verify::cli::run(&args)),
         Command::Inspect(args) => command::inspect::run(&args),

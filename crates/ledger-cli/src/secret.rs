@@ -130,6 +130,35 @@ pub(crate) struct VaultKeyArgs {
     identity: Option<PathBuf>,
 }
 
+/// The same, for a command that can do without.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OptionalVaultKeyArgs {
+    /// The vault key, which opens the evidence; without it only the skeleton is told, by the operational identity
+    ///
+    /// An age identity file, plain, with a passphrase, or encrypted to recipients. For a passphrase the terminal is
+    /// asked, or standard input when it is no terminal.
+    #[arg(long, value_name = "FILE")]
+    vault_key: Option<PathBuf>,
+
+    /// Your own age identity, when the vault key is encrypted to it
+    #[arg(long, value_name = "FILE", requires = "vault_key")]
+    identity: Option<PathBuf>,
+}
+
+impl OptionalVaultKeyArgs {
+    /// Opens the vault key, if one is given.
+    pub(crate) fn open(&self) -> anyhow::Result<Option<Identities>> {
+        let Some(vault_key) = self.vault_key.clone() else {
+            return Ok(None);
+        };
+        let given = VaultKeyArgs {
+            vault_key,
+            identity: self.identity.clone(),
+        };
+        given.open().map(Some)
+    }
+}
+
 impl VaultKeyArgs {
     /// Opens the vault key.
     pub(crate) fn open(&self) -> anyhow::Result<Identities> {

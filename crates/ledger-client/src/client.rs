@@ -55,6 +55,37 @@ pub enum Wait {
     Checkpoint,
 }
 
+/// What a trace is narrowed to, and held against.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TraceOptions {
+    /// Only identifiers of this kind, such as `action_id`.
+    pub kind: Option<String>,
+    /// Only identifiers within this scope: a provider, a system.
+    pub scope: Option<String>,
+    /// The trust line that the daemon is to hold its checkpoints against.
+    pub trust: Option<String>,
+}
+
+impl TraceOptions {
+    fn query(&self) -> String {
+        let given = [
+            ("kind", &self.kind),
+            ("scope", &self.scope),
+            ("trust", &self.trust),
+        ];
+        let pairs: Vec<String> = given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_deref()?)))
+            .map(|(name, value)| format!("{name}={}", percent_encoded(value)))
+            .collect();
+        if pairs.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", pairs.join("&"))
+        }
+    }
+}
+
 /// A client of one daemon. Cloning shares its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -155,8 +186,37 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; code `identifier_not_found`.
     pub async fn trace(&self, identifier: &str) -> Result<Value, ClientError> {
-        self.json(&format!("/v1/trace/{}", percent_encoded(identifier)))
-            .await
+        self.trace_with(identifier, &TraceOptions::default()).await
+    }
+
+    /// The same, narrowed.
+    ///
+    /// # Errors
+    /// [`ClientError`]; code `identifier_not_found`, whose member `trace` says what was searched.
+    pub async fn trace_with(
+        &self,
+        identifier: &str,
+        options: &TraceOptions,
+    ) -> Result<Value, ClientError> {
+        let (value, query) = (percent_encoded(identifier), options.query());
+        self.json(&format!("/v1/trace/{value}{query}")).await
+    }
+
+    /// The story behind any identifier in a text, of at most 1 MiB.
+    ///
+    /// # Errors
+    /// [`ClientError`], as of [`Client::trace_with`].
+    pub async fn trace_text(
+        &self,
+        text: &str,
+        options: &TraceOptions,
+    ) -> Result<Value, ClientError> {
+        let path = format!("/v1/trace{}", options.query());
+        let body = Bytes::copy_from_slice(text.as_bytes());
+        let answer = self
+            .call(Method::POST, &path, content("text/plain"), body)
+            .await?;
+        serde_json::from_slice(&answer.body).map_err(|e| ClientError::Answer(e.to_string()))
     }
 
     /// Whether the daemon answers and takes appends.
@@ -281,6 +341,17 @@ mod tests {
     fn path_segments() {
         assert_eq!(percent_encoded("act_01-x~"), "act_01-x~");
         assert_eq!(percent_encoded("a/b c.."), "a%2Fb%20c%2E%2E");
+    }
+
+    #[test]
+    fn queries_of_traces() {
+        assert_eq!(TraceOptions::default().query(), "");
+        let options = TraceOptions {
+            kind: Some("action_id".into()),
+            trust: Some("a/b+12+x=".into()),
+            ..TraceOptions::default()
+        };
+        assert_eq!(options.query(), "?kind=action_id&trust=a%2Fb%2B12%2Bx%3D");
     }
 
     #[test]

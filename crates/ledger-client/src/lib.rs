@@ -33,6 +33,6 @@ mod pipeline;
 mod transport;
 
 pub use answer::{Acknowledged, Appended};
-pub use client::{BATCH_RECORDS_MAX, Client, Settings, Wait};
+pub use client::{BATCH_RECORDS_MAX, Client, Settings, TraceOptions, Wait};
 pub use error::{ClientError, Problem};
 pub use pipeline::{Pending, Pipeline};

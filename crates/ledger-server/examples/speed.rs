@@ -90,6 +90,7 @@ fn over_socket(
             name: "speed".into(),
             writer,
             started: Instant::now(),
+            index_in_memory: None,
         },
         limits: Limits::default(),
         drain_time: Duration::from_secs(5),

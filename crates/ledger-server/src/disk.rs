@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// A segment's first frames fit here: genesis with the longest name, segment_open with its frontier.
 const OPENING_LEN_MAX: usize = 8 << 10;
 
+/// Longest list of recipients that is read, bytes.
+const RECIPIENTS_LEN_MAX: u64 = 64 << 10;
+
 /// Bytes that are free to us on the file system of `path`.
 ///
 /// # Errors
@@ -108,4 +111,62 @@ pub(crate) fn floor_size(state: &Path) -> io::Result<u64> {
     Checkpoint::parse(&note)
         .map(|c| c.size)
         .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))
+}
+
+/// Milliseconds since the newest checkpoint was cut, by the file that is written then.
+pub(crate) fn checkpoint_age_ms(ledger: &Path) -> Option<u64> {
+    let modified = std::fs::metadata(ledger.join("checkpoint"))
+        .ok()?
+        .modified()
+        .ok()?;
+    // A clock that was set back makes it newer than now.
+    let age = modified.elapsed().unwrap_or_default();
+    u64::try_from(age.as_millis()).ok()
+}
+
+/// Who can read the evidence, as the ledger's list of recipients names them: a label, else the key's ends.
+pub(crate) fn readers(ledger: &Path) -> Vec<String> {
+    let mut text = String::new();
+    let read = File::open(ledger.join("recipients"))
+        .and_then(|file| file.take(RECIPIENTS_LEN_MAX).read_to_string(&mut text));
+    if read.is_err() {
+        return Vec::new();
+    }
+    let (mut found, mut label) = (Vec::new(), None);
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match line.strip_prefix('#') {
+            Some(comment) => label = Some(comment.trim().to_owned()),
+            None => {
+                let name = label.take().filter(|label| !label.is_empty());
+                found.push(name.unwrap_or_else(|| ends(line)));
+            }
+        }
+    }
+    found
+}
+
+/// The ends of a long key.
+fn ends(key: &str) -> String {
+    match (key.get(..8), key.get(key.len().saturating_sub(4)..)) {
+        (Some(start), Some(end)) if key.len() > 16 => format!("{start}...{end}"),
+        _ => key.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_are_named_by_their_labels() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(readers(dir.path()).is_empty());
+        let key = "age1t7rxyev2z3rw82stdlrrepyc39nvn86l5078zqkf5uasdy86jp6svpy7pa";
+        std::fs::write(
+            dir.path().join("recipients"),
+            format!("# oncall\n{key}\n\n{key}\n"),
+        )
+        .unwrap();
+        assert_eq!(readers(dir.path()), ["oncall", "age1t7rx...y7pa"]);
+    }
 }

@@ -123,14 +123,20 @@ pub fn run(options: Options, providers: impl FnOnce(&Opened) -> Providers) -> Re
         frames = opened.frames,
         unclean = opened.unclean,
         origin = %opened.origin,
+        index_rebuilt = opened.index.rebuilt.as_deref(),
         "the ledger is open"
     );
+    if let Some(why) = &opened.index.in_memory {
+        tracing::warn!(%why, "the identifier index is kept in memory only");
+    }
     let id = opened.origin.id_hex();
     let listeners = if config.listeners.is_empty() {
         listeners_or_default(&config, &runtime_folder(id)?)
     } else {
         config.listeners.clone()
     };
+    // Whoever reads the status may stand in another folder.
+    let ledger = std::path::absolute(&ledger).unwrap_or(ledger);
     let parts = Parts {
         appender: keeper.clone(),
         providers: providers(&opened),
@@ -141,6 +147,7 @@ pub fn run(options: Options, providers: impl FnOnce(&Opened) -> Providers) -> Re
             name: opened.origin.name().to_owned(),
             writer: config.writer,
             started,
+            index_in_memory: opened.index.in_memory.clone(),
         },
         limits: config.limits,
         drain_time: config.drain_time,
@@ -164,6 +171,9 @@ pub fn run(options: Options, providers: impl FnOnce(&Opened) -> Providers) -> Re
 async fn serve_until_signal(parts: Parts) -> Result<(), RunError> {
     let name = parts.facts.name.clone();
     let running = start(parts).await?;
+    for socket in &running.app().sockets {
+        tracing::info!(socket = %socket.name, role = socket.role, "serving");
+    }
     tell_ready(&name);
     let signal = stop_signal().await?;
     tracing::info!(signal, "stopping");

@@ -31,6 +31,8 @@ pub struct Facts {
     pub writer: ledger_writer::Config,
     /// When the daemon was started.
     pub started: Instant,
+    /// Why the identifier index is kept in memory only, if it was at the start.
+    pub index_in_memory: Option<String>,
 }
 
 /// Whether appends are taken, and whether all is well.
@@ -84,6 +86,8 @@ pub struct StatusReport {
     /// The ledger's disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskStatus>,
+    /// Who can read the evidence, as the ledger's own list names them.
+    pub readers: Vec<String>,
     /// The sockets.
     pub sockets: Vec<SocketStatus>,
     /// What needs a look.
@@ -122,6 +126,9 @@ pub struct Appends {
 pub struct CheckpointStatus {
     /// Frames that it covers.
     pub size: u64,
+    /// Milliseconds since it was cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
     /// Size of the floor in the state folder; none if it cannot be read.
     pub floor: Option<u64>,
     /// Whether the floor lies on another disk than the ledger.
@@ -189,6 +196,10 @@ pub const EXPLANATIONS: &[(&str, &str)] = &[
         "Raw bodies are refused: less than the soft reserve is free. Records without a body are still taken. Free some space, or end the retention of old bodies.",
     ),
     (
+        "W004",
+        "The identifier index could not be opened or written when the daemon was started, so it is kept in memory until the next start. Appends go on and records that are sent again are recognised; traces and skeletons are refused with index_unavailable. Look at the reason and at the ledger's folder, then restart the daemon or run `ledger index rebuild`: the index is made from the frames again.",
+    ),
+    (
         "W017",
         "A peer was refused because neither its uid nor its gid has an entry in the socket's map. uid 65534 usually means a user namespace that does not map the peer's user here: name the uid as this host sees it in [[listener.peer]].",
     ),
@@ -230,6 +241,7 @@ pub fn report(app: &App) -> StatusReport {
     });
     let checkpoint_status = CheckpointStatus {
         size: checkpoint.as_ref().map_or(0, |c| c.size),
+        age_ms: disk::checkpoint_age_ms(&facts.ledger),
         floor: disk::floor_size(&facts.state).ok(),
         floor_apart: disk::on_different_disks(&facts.ledger, &facts.state).ok(),
     };
@@ -253,6 +265,7 @@ pub fn report(app: &App) -> StatusReport {
         checkpoint: checkpoint_status,
         segment: segment(app),
         disk,
+        readers: disk::readers(&facts.ledger),
         sockets: sockets(app),
         attention,
     }
@@ -333,6 +346,12 @@ fn attention(app: &App, condition: &Condition, disk: Option<&DiskStatus>) -> Vec
             );
         }
     }
+    if let Some(why) = &app.facts.index_in_memory {
+        say(
+            "W004",
+            format!("the identifier index is kept in memory only: {why}"),
+        );
+    }
     let m = &app.metrics;
     let last = m.last_unmapped_ms.load(Relaxed);
     if last > 0 && ledger_writer::clock().0.saturating_sub(last) < UNMAPPED_SHOWN_MS {
@@ -379,23 +398,24 @@ impl StatusReport {
             Health::Degraded => "DEGRADED",
             Health::NotAccepting => "NOT ACCEPTING APPENDS",
         };
+        // NAME is a host name and a path as a rule; its last part is what people call the ledger.
+        let short = self.name.rsplit('/').next().unwrap_or(&self.name);
         let mut out = format!(
-            "{}  {health}  up {}  v{}, format {}  {}\n",
-            self.name,
+            "{short}  {health}  up {}  v{}, format {}  {}  {}\n",
             span(self.up_s),
             self.version,
             self.format,
-            self.folder
+            self.folder,
+            self.name
         );
         let mut line = |name: &str, text: String| out.push_str(&format!("  {name:<12} {text}\n"));
-        line("origin", self.origin.clone());
         line("appends", self.appends.render());
         line("checkpoint", self.checkpoint.render());
         if let Some(s) = &self.segment {
             let closes = s.closes_in_s.map(|s| format!(", closes in {}", span(s)));
             let (bytes, max) = (bytes(s.bytes), bytes(s.bytes_max));
             let text = format!(
-                "{} of the ledger, {bytes} of {max}{}",
+                "{}, {bytes} of {max}{}",
                 s.count,
                 closes.unwrap_or_default()
             );
@@ -410,10 +430,10 @@ impl StatusReport {
             );
             line("disk", text);
         }
-        let sockets = self
-            .sockets
-            .iter()
-            .map(|s| format!("{} ({}) {}", s.name, s.role, s.connections));
+        if !self.readers.is_empty() {
+            line("readers", self.readers.join(", "));
+        }
+        let sockets = self.sockets.iter().map(SocketStatus::render);
         line("sockets", sockets.collect::<Vec<_>>().join("; "));
         if !self.attention.is_empty() {
             out.push_str("ATTENTION\n");
@@ -454,6 +474,18 @@ impl Appends {
     }
 }
 
+impl SocketStatus {
+    fn render(&self) -> String {
+        let name = self.name.rsplit('/').next().unwrap_or(&self.name);
+        let clients = if self.connections == 1 {
+            "client"
+        } else {
+            "clients"
+        };
+        format!("{name} ({}) {} {clients}", self.role, self.connections)
+    }
+}
+
 impl CheckpointStatus {
     fn render(&self) -> String {
         let floor = self
@@ -464,7 +496,11 @@ impl CheckpointStatus {
             Some(false) => " on the ledger's own disk",
             None => "",
         };
-        format!("{}; {floor}{place}", self.size)
+        let age = self.age_ms.map(|ms| match ms {
+            0..10_000 => format!(", {}.{} s ago", ms / 1000, ms % 1000 / 100),
+            _ => format!(", {} ago", span(ms / 1000)),
+        });
+        format!("{}{}; {floor}{place}", self.size, age.unwrap_or_default())
     }
 }
 
@@ -484,7 +520,7 @@ mod tests {
 
     #[test]
     fn codes_are_explained() {
-        for code in ["W001", "W002", "W003", "W017"] {
+        for code in ["W001", "W002", "W003", "W004", "W017"] {
             assert!(explain(code).is_some(), "{code}");
         }
         assert_eq!(explain("W999"), None);

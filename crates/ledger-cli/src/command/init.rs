@@ -138,15 +138,19 @@ fn text(
     writeln!(t, "\nNEXT")?;
     writeln!(
         t,
-        "  1  ledger append --ledger {dir}{state} records.ndjson > receipts.ndjson"
+        "  1  on a reader's machine:    ledger key test {dir} --vault-key vault.key   proves that evidence opens"
     )?;
     writeln!(
         t,
-        "  2  on a reader's machine:    ledger key test {dir} --vault-key vault.key   proves that evidence opens"
+        "  2  on an auditor's machine:  ledger verify {dir} --trust LINE"
     )?;
     writeln!(
         t,
-        "  3  on an auditor's machine:  ledger verify {dir} --trust LINE"
+        "  3  ledger serve {dir}{state}, then ledger status {dir}"
+    )?;
+    writeln!(
+        t,
+        "     or without a daemon: ledger append --ledger {dir}{state} records.ndjson > receipts.ndjson"
     )?;
     Ok(t)
 }

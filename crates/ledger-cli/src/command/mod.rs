@@ -5,6 +5,8 @@ pub(crate) mod checkpoint;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod explain;
+pub(crate) mod healthcheck;
+pub(crate) mod index;
 pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod key_test;
@@ -13,6 +15,7 @@ pub(crate) mod read;
 pub(crate) mod recover;
 pub(crate) mod schema;
 pub(crate) mod serve;
+pub(crate) mod status;
 pub(crate) mod trace;
 pub(crate) mod vault_key;
 

@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use ledger_server::{Config, Options, Providers, RunError, init_logging};
-use ledger_writer::OpenError;
 
 use super::config::read_config;
-use crate::exit::{Exit, Failure};
+use super::index::explained;
+use crate::exit::Failure;
 use crate::secret;
 use crate::skeleton::Skeleton;
-use crate::socket::holder_of_lock;
 
 /// Serve a ledger: append and look up over unix sockets, until SIGTERM or SIGINT
 ///
@@ -28,13 +27,15 @@ use crate::socket::holder_of_lock;
 EXAMPLE
   ledger serve audit
   ledger serve /var/lib/ledger/build-agent --config /etc/ledger/build-agent.toml
-  curl --unix-socket writer.sock http://ledger/v1/records -H 'content-type: application/json' --data-binary @record.json
+  curl --unix-socket writer.sock http://ledger/v1/checkpoint
 
 EXIT CODES
   0   stopped by SIGTERM or SIGINT: drained, the segment closed and signed
-  1   the ledger was refused at opening: damage, a roll-back, a wrong key; starting again does not help
+  1   the ledger was refused at opening: damage, a roll-back, a wrong key; starting again does
+      not help
   2   stopped, but the segment could not be closed; the next start recovers it
-  3   could not run: the configuration, a socket, the state folder, the disk, another process has the ledger
+  3   could not run: the configuration, a socket, the state folder, the disk, another process
+      has the ledger
   64  the command line was wrong")]
 pub(crate) struct ServeArgs {
     /// The ledger
@@ -75,25 +76,12 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     match ended {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
-            let code = error.exit_code();
-            crate::end(&explained(&error).into());
-            Ok(ExitCode::from(code))
+            let failure = match &error {
+                RunError::Open(error) => explained(error),
+                other => Failure::could_not_run(other.to_string()),
+            };
+            crate::end(&failure.into());
+            Ok(ExitCode::from(error.exit_code()))
         }
-    }
-}
-
-/// The error with who is in the way, where that can be found out.
-fn explained(error: &RunError) -> Failure {
-    match error {
-        RunError::Open(OpenError::Locked(folder)) => {
-            let holder = holder_of_lock(&folder.join("lock"));
-            let holder = holder.map_or_else(String::new, |process| format!(": {process}"));
-            Failure::could_not_run(format!(
-                "{} is locked{holder}; a ledger has one writer",
-                folder.display()
-            ))
-            .hint("stop that process, or let clients append through its socket")
-        }
-        other => Failure::new(Exit::CouldNotRun, other.to_string()),
     }
 }

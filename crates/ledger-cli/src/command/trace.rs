@@ -1,22 +1,28 @@
-//! `ledger trace`: the story behind an identifier, for whoever holds the vault key.
+//! `ledger trace`: the story behind an identifier, from a ledger's folder or from the daemon that serves it.
 //!
 //! What a story is and how it is found is `ledger-trace`'s.
 
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use jiff::tz::TimeZone;
+use ledger_client::{ClientError, TraceOptions};
 use ledger_format::limits::PAYLOAD_LEN_MAX;
-use ledger_records::IdKind;
+use ledger_records::{IdKind, Sha256Hex};
 use ledger_trace::{
-    FolderOptions, FolderSource, Limits, Query, SourceError, TextOptions, TraceExit, TrustLine,
+    Answer, Derived, FolderOptions, FolderSource, JSON_VERSION, Limits, Query, SourceError,
+    TextOptions, TraceExit, TrustLine,
 };
+use ledger_vault::Identities;
+use serde_json::Value;
 
 use crate::command::read_text;
 use crate::exit::{Exit, Failure};
-use crate::secret::{self, VaultKeyArgs};
+use crate::secret::{self, OptionalVaultKeyArgs};
+use crate::skeleton::operational_identity;
+use crate::socket;
 
 /// Longest text that is searched for identifiers, bytes.
 const PASTED_LEN_MAX: u64 = 1 << 20;
@@ -39,12 +45,14 @@ enum Zone {
 ///
 /// From any identifier: an action, an attempt, a provider's event or operation, an order number, a request id, the
 /// SHA-256 of a body. Identifiers that join records are followed; what only groups them (a session, a tenant) is where
-/// one may start. Every frame is checked to a signed checkpoint first. The search is for whole values: the ledger's
-/// identifiers are not readable without the key, and no part of one can be looked up.
+/// one may start. Every frame is checked to a signed checkpoint first, and the answer says how. The search is for whole
+/// values: the ledger's identifiers are not readable without a key, and no part of one can be looked up. A daemon
+/// (--socket) has no vault key: it tells the skeleton, and the checks are its word.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLE
   ledger trace act_01 --ledger audit --vault-key vault.key --trust trust-line.txt
+  ledger trace act_01 --socket /run/ledger/build-agent/operator.sock
   ledger trace - --ledger audit --vault-key vault.key < mail.txt
 
 EXIT CODES
@@ -64,11 +72,19 @@ pub(crate) struct TraceArgs {
     body: Option<PathBuf>,
 
     /// The ledger, or a copy of it with its key files
-    #[arg(long, value_name = "DIR")]
-    ledger: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "socket")]
+    ledger: Option<PathBuf>,
+
+    /// A reader or operator socket of the daemon that serves the ledger
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["ledger", "vault_key", "state", "no_index"])]
+    socket: Option<PathBuf>,
 
     #[command(flatten)]
-    key: VaultKeyArgs,
+    key: OptionalVaultKeyArgs,
+
+    /// Where the operational identity is, without --vault-key [default: $STATE_DIRECTORY, else the user's state folder]
+    #[arg(long, value_name = "DIR", conflicts_with = "vault_key")]
+    state: Option<PathBuf>,
 
     /// The trust line, or a file with it: says that the checkpoints are by the right key
     #[arg(long, value_name = "LINE|FILE")]
@@ -82,6 +98,10 @@ pub(crate) struct TraceArgs {
     #[arg(long)]
     scope: Option<String>,
 
+    /// Read the whole chain instead of asking the index: finds also what a wrong index would hide
+    #[arg(long)]
+    no_index: bool,
+
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
@@ -90,9 +110,17 @@ pub(crate) struct TraceArgs {
     tz: Zone,
 }
 
+/// What is looked for.
+enum Asked {
+    Value(String),
+    /// The SHA-256 of a body.
+    Body(Vec<u8>),
+    Text(String),
+}
+
 impl TraceArgs {
-    fn query(&self) -> anyhow::Result<Query> {
-        let mut query = match (&self.body, self.identifier.as_deref()) {
+    fn asked(&self) -> anyhow::Result<Asked> {
+        match (&self.body, self.identifier.as_deref()) {
             (Some(path), _) => {
                 let file = std::fs::File::open(path)
                     .with_context(|| format!("opening {}", path.display()))?;
@@ -100,7 +128,7 @@ impl TraceArgs {
                 file.take(PAYLOAD_LEN_MAX as u64 + 1)
                     .read_to_end(&mut bytes)
                     .with_context(|| format!("reading {}", path.display()))?;
-                Query::body(&bytes)
+                Ok(Asked::Body(bytes))
             }
             (None, Some("-")) => {
                 let mut text = String::new();
@@ -108,24 +136,25 @@ impl TraceArgs {
                     .take(PASTED_LEN_MAX)
                     .read_to_string(&mut text)
                     .context("reading standard input")?;
-                Query::pasted(&text)
+                Ok(Asked::Text(text))
             }
-            (None, value) => Query::value(value.unwrap_or_default()),
-        };
-        if let Some(name) = &self.kind {
-            let kind = IdKind::from_name(name).ok_or_else(|| {
-                Failure::usage(format!("--kind {name}: no such kind of identifier"))
-                    .hint("`ledger schema identifiers` lists them")
-            })?;
-            query = query.of_kind(kind);
+            (None, value) => Ok(Asked::Value(value.unwrap_or_default().to_owned())),
         }
-        if let Some(scope) = &self.scope {
-            query = query.within(scope);
-        }
-        Ok(query)
     }
 
-    fn trust(&self) -> anyhow::Result<Option<TrustLine>> {
+    fn kind(&self) -> anyhow::Result<Option<IdKind>> {
+        let Some(name) = &self.kind else {
+            return Ok(None);
+        };
+        let kind = IdKind::from_name(name).ok_or_else(|| {
+            Failure::usage(format!("--kind {name}: no such kind of identifier"))
+                .hint("`ledger schema identifiers` lists them")
+        })?;
+        Ok(Some(kind))
+    }
+
+    /// The trust line's text, which is one.
+    fn trust(&self) -> anyhow::Result<Option<String>> {
         let Some(given) = &self.trust else {
             return Ok(None);
         };
@@ -134,30 +163,27 @@ impl TraceArgs {
         } else {
             read_text(given.as_ref())?
         };
-        let line =
-            TrustLine::parse(text.trim()).map_err(|e| Failure::usage(format!("--trust: {e}")))?;
-        Ok(Some(line))
+        let line = text.trim();
+        TrustLine::parse(line).map_err(|e| Failure::usage(format!("--trust: {e}")))?;
+        Ok(Some(line.to_owned()))
     }
 }
 
 pub(crate) fn run(args: &TraceArgs) -> anyhow::Result<Exit> {
     secret::protect_process()?;
-    let (query, trust) = (args.query()?, args.trust()?);
-    let identities = args.key.open()?;
-    let options = FolderOptions {
-        trust,
-        evidence: true,
-        ..FolderOptions::default()
+    let answer = match (&args.socket, &args.ledger) {
+        (Some(socket), _) => of_daemon(args, socket)?,
+        (None, ledger) => of_folder(args, ledger.as_deref().unwrap_or("".as_ref()))?,
     };
-    let answer = FolderSource::open(&args.ledger, identities, options)
-        .and_then(|source| ledger_trace::trace(&source, &query, Limits::default()))
-        .map_err(|error| failure(&error))?;
     let text = match args.format {
         // ASCII already: no character of it steers a terminal.
         Format::Json => answer.to_json(),
         Format::Text => {
             let local = TimeZone::system();
-            let name = local.iana_name().map(str::to_owned);
+            let name = local
+                .iana_name()
+                .filter(|name| !matches!(*name, "UTC" | "Etc/UTC"));
+            let name = name.map(str::to_owned);
             let shown = match args.tz {
                 Zone::Utc => TextOptions {
                     other_zone: name,
@@ -178,6 +204,107 @@ pub(crate) fn run(args: &TraceArgs) -> anyhow::Result<Exit> {
         TraceExit::Ambiguous => Exit::Incomplete,
         TraceExit::Contradicted => Exit::Contradicted,
     })
+}
+
+fn of_folder(args: &TraceArgs, ledger: &Path) -> anyhow::Result<Answer> {
+    let mut query = match args.asked()? {
+        Asked::Value(value) => Query::value(value),
+        Asked::Body(bytes) => Query::body(&bytes),
+        Asked::Text(text) => Query::pasted(&text),
+    };
+    if let Some(kind) = args.kind()? {
+        query = query.of_kind(kind);
+    }
+    if let Some(scope) = &args.scope {
+        query = query.within(scope);
+    }
+    let trust = args.trust()?.as_deref().map(TrustLine::parse).transpose();
+    let trust = trust.map_err(|e| Failure::usage(format!("--trust: {e}")))?;
+    let vault = args.key.open()?;
+    let evidence = vault.is_some();
+    let identities = match vault {
+        Some(identities) => identities,
+        None => operational(ledger, args.state.as_deref())?,
+    };
+    let mut remarks = Vec::new();
+    let derived = if args.no_index {
+        None
+    } else {
+        let derived = Derived::of_folder(ledger, &identities);
+        derived
+            .map_err(|why| {
+                remarks.push(format!(
+                    "the whole chain was read instead of the index: {why}"
+                ));
+            })
+            .ok()
+    };
+    let options = FolderOptions {
+        trust,
+        evidence,
+        derived,
+        remarks,
+        ..FolderOptions::default()
+    };
+    let answer = FolderSource::open(ledger, identities, options)
+        .and_then(|source| ledger_trace::trace(&source, &query, Limits::default()))
+        .map_err(|error| failure(&error))?;
+    Ok(answer)
+}
+
+/// The operational identity, on the host that appends.
+fn operational(ledger: &Path, state: Option<&Path>) -> anyhow::Result<Identities> {
+    let id = socket::ledger_id(ledger)?;
+    let folder = ledger_writer::state_root(state)?.join(id);
+    let identities = operational_identity(&folder).map_err(|why| {
+        Failure::could_not_run(format!("no key to look up identifiers with: {why}"))
+            .hint("--vault-key FILE on an investigator's machine, --state DIR on the ledger's host")
+    })?;
+    Ok(identities)
+}
+
+fn of_daemon(args: &TraceArgs, socket: &Path) -> anyhow::Result<Answer> {
+    let asked = args.asked()?;
+    let mut options = TraceOptions {
+        kind: args.kind()?.map(|kind| kind.as_str().to_owned()),
+        scope: args.scope.clone(),
+        trust: args.trust()?,
+    };
+    if matches!(asked, Asked::Body(_)) {
+        options.kind = Some(IdKind::RawBodySha256.as_str().to_owned());
+    }
+    let told = socket::call(socket, false, |client| async move {
+        match asked {
+            Asked::Value(value) => client.trace_with(&value, &options).await,
+            Asked::Body(bytes) => {
+                let digest = Sha256Hex::of(&bytes);
+                client.trace_with(digest.as_str(), &options).await
+            }
+            Asked::Text(text) => client.trace_text(&text, &options).await,
+        }
+    })?;
+    let document = match told {
+        Ok(document) => document,
+        Err(error) => not_found(&error).ok_or_else(|| socket::failure(socket, &error))?,
+    };
+    // A later version of the form may hold what this program would leave out.
+    let known = document.get("version").and_then(Value::as_u64) == Some(JSON_VERSION.into());
+    let answer = serde_json::from_value(document).ok().filter(|_| known);
+    let answer = answer.ok_or_else(|| {
+        let text = "the daemon's answer is of a form that this program does not know";
+        Failure::could_not_run(text).hint("use the `ledger` of the daemon's version")
+    })?;
+    Ok(answer)
+}
+
+/// What was searched, where nothing was found.
+fn not_found(error: &ClientError) -> Option<Value> {
+    match error {
+        ClientError::Refused(problem) if problem.code == "identifier_not_found" => {
+            problem.members.get("trace").cloned()
+        }
+        _ => None,
+    }
 }
 
 fn failure(error: &SourceError) -> Failure {

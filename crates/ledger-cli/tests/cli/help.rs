@@ -2,16 +2,24 @@
 
 use crate::bench::Bench;
 
-const COMMANDS: [&[&str]; 15] = [
+const COMMANDS: [&[&str]; 23] = [
     &[],
     &["vault-key"],
     &["vault-key", "new"],
     &["init"],
     &["append"],
+    &["serve"],
+    &["config"],
+    &["config", "check"],
+    &["status"],
+    &["healthcheck"],
     &["recover"],
+    &["index"],
+    &["index", "rebuild"],
     &["inspect"],
     &["checkpoint"],
     &["read"],
+    &["trace"],
     &["key"],
     &["key", "test"],
     &["explain"],
@@ -42,7 +50,7 @@ fn every_command_that_does_something_has_an_example() {
     let bench = Bench::new();
     for command in COMMANDS
         .iter()
-        .filter(|c| !matches!(c, [] | ["vault-key"] | ["key"]))
+        .filter(|c| !matches!(c, [] | ["vault-key"] | ["key"] | ["config"] | ["index"]))
     {
         let ended = bench.run(command.iter().chain(&["--help"]), "");
         assert!(ended.out.contains("EXAMPLE\n  ledger "), "{command:?}");
@@ -202,14 +210,20 @@ fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish"] {
         let ended = bench.run(["completions", shell], "");
         assert!(
-            ended.code == 0 && ended.out.contains("vault-key"),
+            ended.code == 0 && ended.out.contains("vault-key") && ended.out.contains("healthcheck"),
             "{shell}"
         );
     }
     assert!(bench.run(["man"], "").out.starts_with(".ie"));
     std::fs::create_dir(bench.path("man")).unwrap();
     assert_eq!(bench.run(["man", "man"], "").code, 0);
-    for page in ["ledger.1", "ledger-append.1", "ledger-key-test.1"] {
+    for page in [
+        "ledger.1",
+        "ledger-append.1",
+        "ledger-key-test.1",
+        "ledger-serve.1",
+        "ledger-config-check.1",
+    ] {
         let text = std::fs::read_to_string(bench.path("man").join(page)).unwrap();
         assert!(text.contains("EXAMPLE"), "{page}");
     }

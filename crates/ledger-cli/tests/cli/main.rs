@@ -7,4 +7,5 @@ mod forge;
 mod help;
 mod reading;
 mod secrets;
+mod serving;
 mod writing;

@@ -329,7 +329,7 @@ fn a_closed_pipe_ends_quietly() {
     let bench = with_records();
     bench.append(
         &(0..2000)
-            .map(|i| RUN.replace("rec_1", &format!("rec_{i}")))
+            .map(|i| RUN.replace("rec_1", &format!("rec_more_{i}")))
             .collect::<Vec<_>>()
             .iter()
             .map(String::as_str)

@@ -129,6 +129,7 @@ pub(crate) fn daemon_on(ledger: Ledger, setup: Setup) -> Daemon {
             name: "audit.example.com/test".into(),
             writer: writer_config,
             started: Instant::now(),
+            index_in_memory: None,
         },
         limits: setup.limits,
         drain_time: Duration::from_secs(5),
