@@ -26,7 +26,7 @@ use serde_json::json;
 pub(crate) const OPERATIONAL_KEY: &str = "operational.key";
 /// Questions that are answered at once; more wait. Each may hold the newest frames in memory.
 const AT_ONCE_MAX: usize = 4;
-/// Tiles follow a checkpoint by a moment; this often it is looked again.
+/// How often it is looked again where the ledger changed meanwhile.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -71,35 +71,41 @@ impl Skeleton {
         Turn(self)
     }
 
-    /// The ledger as its index, its tiles and its newest frames show it.
+    /// Asks the ledger as its index, its tiles and its newest frames show it, again where it changed meanwhile.
+    fn ask<T>(
+        &self,
+        trust: Option<&TrustLine>,
+        synced: &(dyn Fn() -> Seq + Send + Sync),
+        ask: impl Fn(&FolderSource<'_>) -> Result<T, SourceError>,
+    ) -> Result<T, SourceError> {
+        let _turn = self.turn();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.source(trust, synced).and_then(|source| ask(&source)) {
+                Err(error) if error.is_passing() && tries < TRIES => std::thread::sleep(PAUSE),
+                other => return other,
+            }
+        }
+    }
+
     fn source<'s>(
         &self,
         trust: Option<&TrustLine>,
         synced: &'s (dyn Fn() -> Seq + Send + Sync),
     ) -> Result<FolderSource<'s>, SourceError> {
         let identities = || operational_identity(&self.state).map_err(SourceError::Keys);
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let derived = Derived::of_folder(&self.ledger, &identities()?);
-            let opened = derived
-                .map_err(|error| SourceError::NoIndex(error.to_string()))
-                .and_then(|derived| {
-                    let options = FolderOptions {
-                        trust: trust.cloned(),
-                        evidence: false,
-                        derived: Some(derived),
-                        remarks: Vec::new(),
-                        synced: Some(Box::new(synced)),
-                        never_scan: true,
-                    };
-                    FolderSource::open(&self.ledger, identities()?, options)
-                });
-            match opened {
-                Err(SourceError::NoIndex(_)) if tries < TRIES => std::thread::sleep(PAUSE),
-                other => return other,
-            }
-        }
+        let derived = Derived::of_folder(&self.ledger, &identities()?)
+            .map_err(|error| SourceError::NoIndex(error.to_string()))?;
+        let options = FolderOptions {
+            trust: trust.cloned(),
+            evidence: false,
+            derived: Some(derived),
+            remarks: Vec::new(),
+            synced: Some(Box::new(synced)),
+            never_scan: true,
+        };
+        FolderSource::open(&self.ledger, identities()?, options)
     }
 }
 
@@ -137,10 +143,10 @@ impl TraceProvider for Skeleton {
         let trust = trust
             .transpose()
             .map_err(|e| TraceError::Question(e.to_string()))?;
-        let _turn = self.turn();
         let answer = self
-            .source(trust.as_ref(), synced)
-            .and_then(|source| ledger_trace::trace(&source, &query, Limits::default()))
+            .ask(trust.as_ref(), synced, |source| {
+                ledger_trace::trace(source, &query, Limits::default())
+            })
             .map_err(|error| match error {
                 SourceError::NoIndex(_) => TraceError::NotNow(error.to_string()),
                 other => TraceError::Failed(other.to_string()),
@@ -170,9 +176,7 @@ impl RecordProvider for Skeleton {
             return Ok(None);
         };
         if view.kind == "record" {
-            let _turn = self.turn();
-            let source = self.source(None, synced);
-            let frame = source.and_then(|source| source.frame(seq));
+            let frame = self.ask(None, synced, |source| source.frame(seq));
             let frame = frame.map_err(|e| ReadError::Io(std::io::Error::other(e.to_string())))?;
             let facts: BTreeMap<&str, FactView> = frame
                 .envelope

@@ -65,6 +65,18 @@ impl RecordProvider for KeylessRecords {
         seq: Seq,
         _synced: &(dyn Fn() -> Seq + Send + Sync),
     ) -> Result<Option<RecordView>, ReadError> {
+        match self.look(seq) {
+            // The file was cut to its data just then, because its segment closed.
+            Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                self.look(seq)
+            }
+            other => other,
+        }
+    }
+}
+
+impl KeylessRecords {
+    fn look(&self, seq: Seq) -> Result<Option<RecordView>, ReadError> {
         let Some(segment) = segment_of(&self.ledger, seq)? else {
             return Ok(None);
         };

@@ -130,7 +130,7 @@ pub enum SourceError {
     /// The keys at hand open nothing.
     #[error("{0}")]
     Keys(String),
-    /// The index or the tiles cannot be used, and the chain was not to be read without them.
+    /// The index or the tiles cannot be used; the chain can be read without them.
     #[error("the identifier index cannot be used: {0}")]
     NoIndex(String),
     /// It is not what was named, or is of a kind that this program does not read.
@@ -144,6 +144,19 @@ pub enum SourceError {
         /// The system's word.
         source: std::io::Error,
     },
+}
+
+impl SourceError {
+    /// Whether a ledger that is being written to may well answer when asked again: tiles follow a checkpoint by a moment,
+    /// and a segment's file is cut to its data when it closes.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::NoIndex(_) => true,
+            Self::Io { source, .. } => source.kind() == std::io::ErrorKind::UnexpectedEof,
+            _ => false,
+        }
+    }
 }
 
 /// Checked frames, and what can be found in them.

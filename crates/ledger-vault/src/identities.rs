@@ -177,6 +177,12 @@ impl Identities {
         checked(all)
     }
 
+    /// The same identities again, for a second reader. Not `Clone`: every copy of a secret is asked for.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self(self.0.clone())
+    }
+
     /// How many there are; at least one.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "never empty")]

@@ -4,6 +4,7 @@
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
@@ -26,6 +27,10 @@ use crate::socket;
 
 /// Longest text that is searched for identifiers, bytes.
 const PASTED_LEN_MAX: u64 = 1 << 20;
+
+/// How often it is looked again where the ledger changed meanwhile.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How the answer is printed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -226,30 +231,36 @@ fn of_folder(args: &TraceArgs, ledger: &Path) -> anyhow::Result<Answer> {
         Some(identities) => identities,
         None => operational(ledger, args.state.as_deref())?,
     };
-    let mut remarks = Vec::new();
-    let derived = if args.no_index {
-        None
-    } else {
-        let derived = Derived::of_folder(ledger, &identities);
-        derived
-            .map_err(|why| {
-                remarks.push(format!(
-                    "the whole chain was read instead of the index: {why}"
-                ));
-            })
-            .ok()
+    let ask = |with_index: bool, remarks: &[String]| {
+        let derived = with_index.then(|| Derived::of_folder(ledger, &identities));
+        let derived = derived
+            .transpose()
+            .map_err(|why| SourceError::NoIndex(why.to_string()))?;
+        let options = FolderOptions {
+            trust: trust.clone(),
+            evidence,
+            never_scan: derived.is_some(),
+            derived,
+            remarks: remarks.to_vec(),
+            ..FolderOptions::default()
+        };
+        FolderSource::open(ledger, identities.again(), options)
+            .and_then(|source| ledger_trace::trace(&source, &query, Limits::default()))
     };
-    let options = FolderOptions {
-        trust,
-        evidence,
-        derived,
-        remarks,
-        ..FolderOptions::default()
-    };
-    let answer = FolderSource::open(ledger, identities, options)
-        .and_then(|source| ledger_trace::trace(&source, &query, Limits::default()))
-        .map_err(|error| failure(&error))?;
-    Ok(answer)
+    let (mut with_index, mut remarks, mut tries) = (!args.no_index, Vec::new(), 0);
+    loop {
+        tries += 1;
+        match ask(with_index, &remarks) {
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.is_passing() && tries < TRIES => std::thread::sleep(PAUSE),
+            // The index decides nothing: without it the chain says the same, only later.
+            Err(why @ SourceError::NoIndex(_)) if with_index => {
+                remarks.push(format!("the whole chain was read: {why}"));
+                (with_index, tries) = (false, 0);
+            }
+            Err(error) => return Err(failure(&error).into()),
+        }
+    }
 }
 
 /// The operational identity, on the host that appends.

@@ -578,7 +578,7 @@ fn the_index_is_made_again_with_the_same_answers() {
     std::fs::remove_file(bench.path("audit/index.sqlite")).unwrap();
     let without = trace(&[]);
     assert!(
-        without.contains("the whole chain was read instead of the index"),
+        without.contains("the whole chain was read: the identifier index cannot be used"),
         "{without}"
     );
     let rebuilt = bench.run(["index", "rebuild", "audit"], "");

@@ -97,7 +97,7 @@ impl Proven<'_> {
             ));
         }
         let lost =
-            || SourceError::Unusable(format!("frame {seq}: the tiles hold no audit path for it"));
+            || SourceError::NoIndex(format!("frame {seq}: the tiles hold no audit path for it"));
         let path = self
             .derived
             .proofs
@@ -310,7 +310,7 @@ fn tail_start(
     let segment = segment_of(segments, wanted);
     let frame = match proven.frame(files, segment, wanted) {
         Ok((bytes, _)) => bytes,
-        Err(SourceError::Unusable(why)) => return Ok(Err(why)),
+        Err(SourceError::NoIndex(why) | SourceError::Unusable(why)) => return Ok(Err(why)),
         Err(error) => return Err(error),
     };
     let index = Frame::parse(&frame).map_or(0, |frame| u64::from(frame.prefix.write.index));
