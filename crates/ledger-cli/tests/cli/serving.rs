@@ -617,6 +617,31 @@ fn configurations_are_checked_whole() {
     let good = bench.run(["config", "check", "good.toml"], "");
     assert_eq!(good.code, 0);
     insta::assert_snapshot!("config check good", good.shown(&bench));
+    // The README's.
+    let readme =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md"))
+            .unwrap();
+    let (_, block) = readme
+        .split_once("<!-- test: config -->\n```toml\n")
+        .unwrap();
+    let (documented, _) = block.split_once("```").unwrap();
+    std::fs::write(bench.path("readme.toml"), documented).unwrap();
+    let checked = bench.run(["config", "check", "readme.toml"], "");
+    assert_eq!(checked.code, 0, "{}", checked.err);
+    let whole = ledger_server::Config::parse(documented).unwrap();
+    let default = ledger_server::Config::default();
+    assert_eq!(
+        whole.limits, default.limits,
+        "the values shown are the defaults"
+    );
+    assert_eq!(
+        format!("{:?}", whole.writer),
+        format!("{:?}", default.writer)
+    );
+    assert_eq!(
+        (whole.log, whole.drain_time),
+        (default.log, default.drain_time)
+    );
     std::fs::write(bench.path("empty.toml"), "").unwrap();
     let empty = bench.run(["config", "check", "empty.toml"], "");
     assert!(empty.out.contains("writer.sock    0660"), "{}", empty.out);

@@ -1,6 +1,5 @@
 # Appends one record with curl: SOCKET is the writer socket, RECORD the JSON.
 # --fail-with-body: an error status is a failed command, and the problem is still shown.
-command -v curl >/dev/null || { echo "NOT INSTALLED"; exit 0; }
-exec curl --silent --show-error --fail-with-body --max-time 30 \
+curl --silent --show-error --fail-with-body --max-time 30 \
     --unix-socket "$SOCKET" http://ledger/v1/records \
     --header 'content-type: application/json' --data-binary "$RECORD"
