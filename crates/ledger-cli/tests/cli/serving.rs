@@ -17,8 +17,8 @@ struct Daemon<'b> {
     child: Option<Child>,
 }
 
-/// The configuration: the three sockets, and what a test adds to the writer's.
-fn config(bench: &Bench, writer: &str) -> String {
+/// The configuration: the three sockets, and what a test adds to the writer socket's table and to `[writer]`.
+fn config(bench: &Bench, writer: &str, more: &str) -> String {
     let listener = |name: &str, role: &str, more: &str| {
         let path = bench.path(name);
         format!("[[listener]]\npath = {path:?}\nrole = \"{role}\"\n{more}\n")
@@ -28,15 +28,16 @@ fn config(bench: &Bench, writer: &str) -> String {
         + &listener("r", "reader", "")
         + &listener("o", "operator", "")
         + "[writer]\nreserve_soft_bytes = 0\nreserve_hard_bytes = 0\npayload_classes = [\"30d\"]\n"
+        + more
 }
 
 impl<'b> Daemon<'b> {
     fn start(bench: &'b Bench) -> Self {
-        Self::start_with(bench, "")
+        Self::start_with(bench, "", "")
     }
 
-    fn start_with(bench: &'b Bench, writer: &str) -> Self {
-        std::fs::write(bench.path("ledger.toml"), config(bench, writer)).unwrap();
+    fn start_with(bench: &'b Bench, writer: &str, more: &str) -> Self {
+        std::fs::write(bench.path("ledger.toml"), config(bench, writer, more)).unwrap();
         let mut child = bench
             .command(["serve", "audit", "--config", "ledger.toml"])
             .stdout(Stdio::piped())
@@ -433,7 +434,7 @@ fn a_user_who_is_not_mapped_is_refused_and_status_tells() {
     let bench = Bench::with_ledger();
     let uid = rustix::process::getuid().as_raw();
     let rules = format!("[[listener.peer]]\nuser = {}\n", uid + 1);
-    let daemon = Daemon::start_with(&bench, &rules);
+    let daemon = Daemon::start_with(&bench, &rules, "");
     let (status, body) = http(
         &bench.path("w"),
         "POST /v1/records",
@@ -470,7 +471,7 @@ fn a_user_who_is_not_mapped_is_refused_and_status_tells() {
 
     // Only some types: the line is refused, the others are appended.
     let rules = format!("[[listener.peer]]\nuser = {uid}\ntypes = [\"memory\"]\n");
-    let daemon = Daemon::start_with(&bench, &rules);
+    let daemon = Daemon::start_with(&bench, &rules, "");
     let mixed = daemon.append(&format!("{RUN}\n{MEMORY}\n"));
     assert_eq!(mixed.code, 1);
     let answers = lines(&mixed.out);
@@ -681,4 +682,69 @@ fn a_daemon_that_is_not_there() {
     ] {
         assert_eq!(bench.run(args, "").code, 64, "{args:?}");
     }
+}
+
+/// Segments close, checkpoints are cut and tiles follow while it is asked: no question fails for that, and none shows
+/// what is not synced.
+#[test]
+fn questions_while_the_ledger_is_written_to() {
+    let bench = Bench::with_ledger();
+    let daemon = Daemon::start_with(
+        &bench,
+        "",
+        "segment_bytes = 1048576\ncheckpoint_frames = 200\n",
+    );
+    let (writer, reader) = (bench.path("w"), bench.path("r"));
+    let newest = std::sync::Mutex::new(None);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for batch in 0..120 {
+                let records: Vec<String> = (0..50)
+                    .map(|i| {
+                        RUN.replace("rec_1", &format!("rec_{batch}_{i}"))
+                            .replace("run_1", &format!("run_{batch}_{i}"))
+                            .replace("ses_5", &format!("ses_{batch}"))
+                    })
+                    .collect();
+                let body = format!("[{}]", records.join(","));
+                let (status, answer) = http(
+                    &writer,
+                    "POST /v1/records",
+                    "application/json",
+                    body.as_bytes(),
+                );
+                assert_eq!(status, 201);
+                let last = json(&answer)["records"][49].clone();
+                *newest.lock().unwrap() = Some((format!("run_{batch}_49"), last["seq"].clone()));
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        let asked = scope.spawn(|| {
+            let mut asked = 0;
+            while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                let Some((run, seq)) = newest.lock().unwrap().clone() else {
+                    continue;
+                };
+                let (status, story) = http(&reader, &format!("GET /v1/trace/{run}"), "", b"");
+                let story = json(&story);
+                assert_eq!(
+                    (status, &story["answer"]),
+                    (200, &"found".into()),
+                    "{story}"
+                );
+                assert_eq!(story["lines"][0]["frame"], seq);
+                let (status, record) = http(&reader, &format!("GET /v1/records/{seq}"), "", b"");
+                assert_eq!(status, 200, "{}", String::from_utf8_lossy(&record));
+                asked += 1;
+            }
+            asked
+        });
+        assert!(asked.join().unwrap() > 3);
+    });
+    let segments = std::fs::read_dir(bench.path("audit/segments")).unwrap();
+    let names = segments.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.filter(|name| name.ends_with(".frames")).count() > 4);
+    assert_eq!(daemon.stop().0, 0);
+    verified(&bench, "");
 }
