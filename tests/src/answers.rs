@@ -187,6 +187,7 @@ fn source(
         evidence: true,
         derived,
         remarks: Vec::new(),
+        ..FolderOptions::default()
     };
     FolderSource::open(&test.ledger(), vault.expect("the vault key"), options)
 }
