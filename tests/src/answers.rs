@@ -171,7 +171,10 @@ pub fn ask_chain(test: &TestLedger, values: &[&str]) -> Vec<Value> {
 /// Derived data may be bad, and never makes a good ledger look bad.
 fn unusable(error: &SourceError) -> String {
     assert!(
-        matches!(error, SourceError::Unusable(_) | SourceError::Io { .. }),
+        matches!(
+            error,
+            SourceError::NoIndex(_) | SourceError::Unusable(_) | SourceError::Io { .. }
+        ),
         "{error}"
     );
     error.to_string()

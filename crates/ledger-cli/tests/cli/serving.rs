@@ -576,7 +576,19 @@ fn the_index_is_made_again_with_the_same_answers() {
         lines.iter().map(|l| l["text"].to_string()).collect()
     };
     assert_eq!(sentences(&with_index), sentences(&whole));
-    std::fs::remove_file(bench.path("audit/index.sqlite")).unwrap();
+    // One altered page: noticed, and done without.
+    let path = bench.path("audit/index.sqlite");
+    let good = std::fs::read(&path).unwrap();
+    let mut bad = good.clone();
+    bad.iter_mut()
+        .skip(4096)
+        .step_by(16)
+        .for_each(|b| *b ^= 0x55);
+    std::fs::write(&path, bad).unwrap();
+    let damaged = trace(&["--format", "json"]);
+    assert_eq!(sentences(&damaged), sentences(&whole));
+    assert!(damaged.contains("the whole chain was read"), "{damaged}");
+    std::fs::remove_file(&path).unwrap();
     let without = trace(&[]);
     assert!(
         without.contains("the whole chain was read: the identifier index cannot be used"),

@@ -64,7 +64,8 @@ impl Proven<'_> {
         below: Seq,
         limit: usize,
     ) -> Result<Hits, SourceError> {
-        self.derived.lookup.lookup(value, below, limit)
+        let found = self.derived.lookup.lookup(value, below, limit);
+        found.map_err(no_index)
     }
 
     /// A frame's bytes and its predecessor, proved to stand in the tree.
@@ -101,7 +102,8 @@ impl Proven<'_> {
         let path = self
             .derived
             .proofs
-            .inclusion_path(seq, self.size)?
+            .inclusion_path(seq, self.size)
+            .map_err(no_index)?
             .ok_or_else(lost)?;
         verify_inclusion(seq, &frame.link, &path, self.size, &self.root)
             .map_err(|e| violation(&format!("it is not under checkpoint {}: {e}", self.size)))?;
@@ -134,6 +136,14 @@ impl Proven<'_> {
         let body =
             body.ok_or_else(|| violation("a segment begins with another frame".to_owned()))?;
         SegmentOpen::decode(body.body).map_err(|e| violation(e.to_string()))
+    }
+}
+
+/// What derived data cannot say, the chain can.
+fn no_index(error: SourceError) -> SourceError {
+    match error {
+        SourceError::Unusable(why) => SourceError::NoIndex(why),
+        other => other,
     }
 }
 
