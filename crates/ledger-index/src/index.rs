@@ -125,7 +125,13 @@ impl Index {
     ) -> Result<Self> {
         let reason = match SqliteStore::open(folder) {
             Ok((store, found)) => match found.manifest {
-                None => return Self::start(store, key, Manifest::new(ledger), Opening::Created),
+                None => {
+                    // A table that reads as empty may be a damaged one: nothing is built on the file that is here.
+                    drop(store);
+                    sqlite::remove(folder)?;
+                    let (store, _) = SqliteStore::open(folder)?;
+                    return Self::start(store, key, Manifest::new(ledger), Opening::Created);
+                }
                 Some(bytes) => match usable(&bytes, &key, ledger, found.last, holds) {
                     Ok(manifest) => {
                         return match open_runs(store, key, manifest)? {
