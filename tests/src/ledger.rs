@@ -79,6 +79,12 @@ impl TestLedger {
         }
     }
 
+    /// A ledger that something else made, `audit` and `state` in this folder.
+    #[must_use]
+    pub fn made_elsewhere(dir: TempDir, vault: Arc<Identities>, made: Initialized) -> Self {
+        Self { dir, vault, made }
+    }
+
     /// The ledger's folder.
     #[must_use]
     pub fn ledger(&self) -> PathBuf {
