@@ -1,6 +1,8 @@
 //! Bodies, read within their bounds: length, bytes under way in the whole daemon, time.
 //!
-//! Room is taken before bytes are waited for, so that many slow clients cannot fill the memory.
+//! Room is taken before bytes are waited for, so that many slow clients cannot fill the memory. Small
+//! bodies need none, and an undeclared length takes room only as bytes come: clients that hold large
+//! requests in their hands do not keep small ones out.
 
 use crate::config::Limits;
 use crate::problem::{Code, Problem};
@@ -12,11 +14,14 @@ use hyper::body::{Body as _, Frame};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// One permit of the budget.
 const UNIT: u64 = 1 << 10;
+/// A body up to this needs no room: the number of connections bounds these.
+const SMALL_LEN: u64 = 64 << 10;
 
 /// Room for bodies, shared by all connections.
 #[derive(Clone, Debug)]
@@ -47,10 +52,18 @@ impl Budget {
 }
 
 impl Room {
+    /// Bytes that it holds.
+    fn len(&self) -> u64 {
+        let permits = self.taken.as_ref().map_or(0, |p| p.num_permits() as u64);
+        permits * UNIT
+    }
+
     /// Waits until there is room for `len` bytes in all.
     pub(crate) async fn reserve(&mut self, len: u64, limits: &Limits) -> Result<(), Problem> {
-        let has = self.taken.as_ref().map_or(0, |p| p.num_permits() as u64);
-        let more = len.div_ceil(UNIT).saturating_sub(has);
+        if len <= SMALL_LEN {
+            return Ok(());
+        }
+        let more = len.div_ceil(UNIT).saturating_sub(self.len() / UNIT);
         if more == 0 {
             return Ok(());
         }
@@ -112,25 +125,33 @@ pub(crate) async fn read_whole(
         return Err(too_large(&len.to_string(), limits));
     }
     let mut room = budget.room();
-    room.reserve(declared.unwrap_or(limits.body_len), limits)
-        .await?;
+    room.reserve(declared.unwrap_or(0), limits).await?;
     let capacity = usize::try_from(declared.unwrap_or(0)).unwrap_or(0);
-    let reading = async {
-        let mut whole = BytesMut::with_capacity(capacity);
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| broken(&e))?;
-            let Some(data) = frame.data_ref() else {
-                continue;
-            };
-            if (whole.len() + data.len()) as u64 > limits.body_len {
-                return Err(too_large("more", limits));
-            }
-            whole.extend_from_slice(data);
+    let mut whole = BytesMut::with_capacity(capacity);
+    // The client's time only: what is spent on waiting for room is not its fault.
+    let mut left = limits.body_time;
+    loop {
+        let waiting = Instant::now();
+        let frame = timeout(left, body.frame()).await;
+        let Some(frame) = frame.map_err(|_| too_slow(limits))? else {
+            return Ok((whole.freeze(), room));
+        };
+        left = left.saturating_sub(waiting.elapsed());
+        let frame = frame.map_err(|e| broken(&e))?;
+        let Some(data) = frame.data_ref() else {
+            continue;
+        };
+        let needed = (whole.len() + data.len()) as u64;
+        if needed > limits.body_len {
+            return Err(too_large("more", limits));
         }
-        Ok(whole.freeze())
-    };
-    let whole = timeout(limits.body_time, reading).await;
-    Ok((whole.map_err(|_| too_slow(limits))??, room))
+        if needed > room.len().max(SMALL_LEN) {
+            // It grows by doubling, so that it does not queue at every piece.
+            let more = needed.saturating_mul(2).min(limits.body_len);
+            room.reserve(more, limits).await?;
+        }
+        whole.extend_from_slice(data);
+    }
 }
 
 /// Lines of a body, as they arrive.
@@ -247,6 +268,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    static NO_HEADERS: std::sync::LazyLock<HeaderMap> = std::sync::LazyLock::new(HeaderMap::new);
+
     fn limits() -> Limits {
         Limits {
             body_len: 4096,
@@ -284,14 +307,31 @@ mod tests {
 
     #[tokio::test]
     async fn room_is_given_back_and_waited_for() {
-        let limits = limits();
+        let limits = Limits {
+            body_len: 4 * SMALL_LEN,
+            inflight_len: 4 * SMALL_LEN,
+            ..limits()
+        };
         let budget = Budget::new(&limits);
         let mut room = budget.room();
-        room.reserve(8192, &limits).await.unwrap();
-        let refused = budget.room().reserve(1, &limits).await.unwrap_err();
+        room.reserve(4 * SMALL_LEN, &limits).await.unwrap();
+        let refused = budget.room().reserve(SMALL_LEN + 1, &limits).await;
+        assert_eq!(refused.unwrap_err().code, Code::Busy);
+        let undeclared = |len: u64| Body::from(vec![b' '; usize::try_from(len).unwrap()]);
+        let read = |body| read_whole(&NO_HEADERS, body, &budget, &limits);
+        let refused = read(undeclared(SMALL_LEN + 1)).await.unwrap_err();
         assert_eq!(refused.code, Code::Busy);
+        let (small, _) = read(undeclared(SMALL_LEN)).await.unwrap();
+        assert_eq!(small.len() as u64, SMALL_LEN, "small ones come through");
         drop(room);
-        budget.room().reserve(8192, &limits).await.unwrap();
+        let (large, held) = read(undeclared(2 * SMALL_LEN)).await.unwrap();
+        assert!(
+            held.len() >= large.len() as u64,
+            "what is held has its room"
+        );
+        drop(held);
+        let whole = budget.room().reserve(4 * SMALL_LEN, &limits).await;
+        whole.unwrap();
     }
 
     #[tokio::test]

@@ -78,13 +78,14 @@ pub struct Listener {
 pub struct Limits {
     /// Bytes of one request's body, or of one line of a stream.
     pub body_len: u64,
-    /// Bytes of bodies under way in all connections together.
+    /// Bytes of bodies under way in all connections together; those up to 64 KiB are not counted.
     pub inflight_len: u64,
     /// Records of one batch.
     pub batch_records: usize,
     /// Connections of one socket.
     pub connections: usize,
-    /// Bytes of a request's line and headers.
+    /// Bytes of a request's line and headers that are waited for; up to twice as many are taken
+    /// when they are there at once.
     pub header_len: u64,
     /// Time for a request's line and headers, from their first byte.
     pub header_time: Duration,

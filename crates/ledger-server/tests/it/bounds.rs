@@ -224,7 +224,7 @@ fn bodies_under_way_share_their_room() {
     let mut first = UnixStream::connect(&daemon.writer).unwrap();
     first.write_all(b"POST /v1/records HTTP/1.1\r\nhost: l\r\ncontent-type: application/json\r\ncontent-length: 90000\r\n\r\n{").unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    let body = format!("{}{}", record("second"), " ".repeat(50_000));
+    let body = format!("{}{}", record("second"), " ".repeat(80_000));
     let second = post(&daemon.writer, &body);
     // Either it waited until the first was let go, or it was told to come again.
     assert!([201, 503].contains(&second.status), "{}", second.text());
