@@ -92,7 +92,11 @@ impl RunError {
 /// # Errors
 /// Log lines go somewhere already.
 pub fn init_logging(format: LogFormat) -> Result<(), String> {
-    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        // A line that cannot be written, because the log's disk is full or its reader gone, is lost. Reporting
+        // that on the same stream would end the thread that only wanted to answer.
+        .log_internal_errors(false);
     let done = match format {
         LogFormat::Text => lines.with_ansi(false).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
