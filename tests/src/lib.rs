@@ -11,6 +11,7 @@ pub mod daemon;
 pub mod forge;
 pub mod http;
 pub mod ledger;
+pub mod mounted;
 pub mod record;
 pub mod tools;
 pub mod vault;
