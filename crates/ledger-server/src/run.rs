@@ -174,12 +174,14 @@ pub fn run(options: Options, providers: impl FnOnce(&Opened) -> Providers) -> Re
 
 async fn serve_until_signal(parts: Parts) -> Result<(), RunError> {
     let name = parts.facts.name.clone();
+    // First: once there is a socket, a signal must not end the process as if nobody listened.
+    let stop = stop_signal()?;
     let running = start(parts).await?;
     for socket in &running.app().sockets {
         tracing::info!(socket = %socket.name, role = socket.role, "serving");
     }
     tell_ready(&name);
-    let signal = stop_signal().await?;
+    let signal = stop.await;
     tracing::info!(signal, "stopping");
     tell_stopping();
     let closed = running.stop().await;

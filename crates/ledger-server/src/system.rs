@@ -106,16 +106,19 @@ pub(crate) async fn feed_watchdog() {
     }
 }
 
-/// Returns at SIGTERM or SIGINT.
+/// Listens from now on; the future returns at SIGTERM or SIGINT, also at one that came before it is
+/// waited for.
 ///
 /// # Errors
 /// Signals cannot be listened for.
-pub(crate) async fn stop_signal() -> std::io::Result<&'static str> {
+pub(crate) fn stop_signal() -> std::io::Result<impl Future<Output = &'static str>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
     })
 }
 
