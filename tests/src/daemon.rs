@@ -77,6 +77,12 @@ fn ledger(folder: &Path) -> Command {
 /// What a daemon is started with.
 #[derive(Clone, Debug)]
 pub struct Setup {
+    /// Folder of sockets and configuration, beside the ledger.
+    pub run: String,
+    /// Where states lie, if not beside the ledger.
+    pub state: Option<PathBuf>,
+    /// Lines above all tables.
+    pub top: String,
     /// Lines for the writer socket's table: mode, `[[listener.peer]]`.
     pub writer_socket: String,
     /// Lines of `[limits]`.
@@ -91,6 +97,9 @@ impl Default for Setup {
     /// Small segments, no reserve: a small disk is no test's business unless it says so.
     fn default() -> Self {
         Self {
+            run: "run".to_owned(),
+            state: None,
+            top: String::new(),
             writer_socket: String::new(),
             limits: String::new(),
             writer: format!(
@@ -117,7 +126,11 @@ impl Sockets {
     /// Where they are.
     #[must_use]
     pub fn of(test: &TestLedger) -> Self {
-        let at = |name| test.scratch("run").join(name);
+        Self::below(&test.scratch(&Setup::default().run))
+    }
+
+    fn below(folder: &Path) -> Self {
+        let at = |name| folder.join(name);
         Self {
             writer: at("w"),
             reader: at("r"),
@@ -129,7 +142,9 @@ impl Sockets {
         let listener = |path: &Path, role: &str, more: &str| {
             format!("[[listener]]\npath = {path:?}\nrole = \"{role}\"\n{more}\n")
         };
-        listener(&self.writer, "writer", &setup.writer_socket)
+        setup.top.clone()
+            + "\n"
+            + &listener(&self.writer, "writer", &setup.writer_socket)
             + &listener(&self.reader, "reader", "")
             + &listener(&self.operator, "operator", "")
             + "[writer]\npayload_classes = [\"30d\"]\n"
@@ -180,9 +195,13 @@ impl Daemon {
     #[must_use]
     #[track_caller]
     pub fn spawn(test: &TestLedger, setup: &Setup) -> Self {
-        let sockets = Sockets::of(test);
-        let config = test.scratch("ledger.toml");
-        fs::write(&config, sockets.config(setup)).expect("written");
+        let sockets = Sockets::below(&test.scratch(&setup.run));
+        let config = test.scratch(&format!("{}.toml", setup.run));
+        let text = sockets.config(setup);
+        // Another daemon may be reading it.
+        if fs::read_to_string(&config).ok().as_ref() != Some(&text) {
+            fs::write(&config, text).expect("written");
+        }
         let log = test.scratch("serve.log");
         let append = File::options().create(true).append(true).open(&log);
         let folder = test.scratch("");
@@ -195,8 +214,10 @@ impl Daemon {
             command.env_clear().env("PATH", path).stdin(Stdio::null());
         }
         command
-            .args(["serve", "audit", "--state", "state", "--config"])
+            .args(["serve", "audit", "--config"])
             .arg(&config)
+            .arg("--state")
+            .arg(setup.state.as_deref().unwrap_or(Path::new("state")))
             .stdout(Stdio::null())
             .stderr(append.expect("the log"));
         let child = command.spawn().expect("the daemon starts");
@@ -220,7 +241,8 @@ impl Daemon {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 panic!("{status}: {}", self.log());
             }
-            assert!(started.elapsed() < START_TIME, "it does not serve");
+            let waited = started.elapsed();
+            assert!(waited < START_TIME, "it does not serve: {}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }
         self.pid = only_child(self.pid).unwrap_or(self.pid);
@@ -380,6 +402,46 @@ impl Drop for Daemon {
         let _ = kill_process(self.pid, Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// strace at a daemon that runs, until dropped.
+#[derive(Debug)]
+pub struct Tracer(Child);
+
+impl Daemon {
+    /// Lets strace inject something into its system calls from now on, as `-e inject=`.
+    ///
+    /// # Panics
+    /// It cannot be traced.
+    #[must_use]
+    pub fn inject(&self, injection: &str) -> Tracer {
+        let call = injection.split(':').next().unwrap_or_default();
+        let child = Command::new("strace")
+            .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+            .arg(format!("trace={call}"))
+            .arg("-e")
+            .arg(format!("inject={injection}"))
+            .arg("-p")
+            .arg(self.pid.as_raw_nonzero().to_string())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("strace starts");
+        // Dropped, also if the wait fails.
+        let tracer = Tracer(child);
+        let traced = || self.figure("TracerPid") != 0;
+        assert!(eventually(Duration::from_secs(10), traced), "not traced");
+        // Threads are attached one after the other.
+        std::thread::sleep(Duration::from_millis(200));
+        tracer
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // It lets go of the daemon when it is asked to end.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _ = self.0.wait();
     }
 }
 

@@ -4,7 +4,7 @@ use crate::chain::stored_frames;
 use crate::ledger::{TestLedger, class};
 use crate::record;
 use ledger_format::{ByteOffset, Kind, Link, SegmentOpen, Seq, WriteNumbers};
-use ledger_records::decode_body;
+use ledger_records::{Attested, decode_body};
 use ledger_vault::{
     AssociatedData, Commitment, DataKey, EnvelopeKey, Identities, KeyCommitment, PayloadKey, Salt,
     SegmentKeyFiles, unwrap_data_key, unwrap_envelope_keys, unwrap_payload_key,
@@ -28,6 +28,8 @@ pub struct OpenedRecord {
     pub record_id: String,
     /// Its canonical form.
     pub canonical: Vec<u8>,
+    /// What the daemon attested of who sent it.
+    pub attested: Option<Attested>,
     /// Its raw body, unless there is none or its file is gone.
     pub raw: Option<Vec<u8>>,
 }
@@ -117,7 +119,8 @@ pub fn read_everything(test: &TestLedger) -> Vec<OpenedRecord> {
         keys.envelope
             .open_envelope(seq, &salt, &associated, r.envelope)
             .expect("the envelope opens");
-        let canonical = decode_body(&body).expect("a body").record.to_vec();
+        let body = decode_body(&body).expect("a body");
+        let (canonical, attested) = (body.record.to_vec(), body.attested);
         let parsed = ledger_records::Record::from_canonical_cbor(&canonical).expect("a record");
         let raw = r.payload.and_then(|p| {
             let file = payload_files.entry(stored.segment).or_insert_with(|| {
@@ -139,6 +142,7 @@ pub fn read_everything(test: &TestLedger) -> Vec<OpenedRecord> {
             write: frame.prefix.write,
             record_id: parsed.record_id().as_str().to_owned(),
             canonical,
+            attested,
             raw,
         });
     }
