@@ -38,8 +38,10 @@ fn begin(name: &str, mib: u64, writer: &str) -> Option<(Mounted, TestLedger, Dae
         return None;
     };
     let test = init_in(tempfile::tempdir_in(mounted.path()).expect("a folder"));
-    let mut setup = Setup::default();
-    setup.writer = format!("segment_bytes = 1048576\nzero_fill_bytes = 65536\n{writer}");
+    let setup = Setup {
+        writer: format!("segment_bytes = 1048576\nzero_fill_bytes = 65536\n{writer}"),
+        ..Setup::default()
+    };
     let daemon = Daemon::start_with(&test, &setup);
     Some((mounted, test, daemon))
 }
