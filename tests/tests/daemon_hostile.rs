@@ -582,6 +582,9 @@ fn one_bad_record_among_good_ones() {
     end(&test, daemon, now);
 }
 
+/// What it is, what is sent at once, what drips behind it, the status at the end if there is one.
+type Drip<'a> = (&'static str, &'a [u8], &'a [u8], Option<u16>);
+
 /// Slow clients are let go after their time, however they drip; quick ones are served meanwhile.
 #[test]
 fn slow_clients() {
@@ -594,8 +597,7 @@ fn slow_clients() {
     let in_head = whole.len() - body.len() - 20;
     let chunked = [chunked_head("POST", "/v1/records", &[JSON]), chunk(b"{")].concat();
     let line = [chunked_head("POST", "/v1/records", &[LINES]), chunk(b"{")].concat();
-    // What is sent at once, what drips behind it every 50 ms, and what is answered at the end.
-    let cases: [(&str, &[u8], &[u8], Option<u16>); 5] = [
+    let cases: [Drip<'_>; 5] = [
         ("a head that drips", b"G", b"E", None),
         ("headers that drip", &whole[..in_head], b"x", None),
         (
