@@ -377,7 +377,7 @@ fn one_kill(
         std::thread::sleep(Duration::from_micros(rng.below(250_000)));
     }
     daemon.kill();
-    if (kill + 1) % KILLS_A_CHECK != 0 {
+    if !(kill + 1).is_multiple_of(KILLS_A_CHECK) {
         return;
     }
     // As a copy taken now would look: an auditor may see a torn end, never a sign of change.
