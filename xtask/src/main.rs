@@ -47,7 +47,7 @@ enum Command {
     Fixtures(fixtures::FixturesArgs),
     /// Play the end-to-end drill on a new ledger.
     Demo(demo::DemoArgs),
-    /// Measure the append and verify paths.
+    /// Measure appending, also over the socket, verifying and tracing.
     Bench(bench::BenchArgs),
 }
 

@@ -134,7 +134,7 @@ pub(crate) fn refuse(findings: &[String], hint: &str) -> Result<()> {
     )
 }
 
-fn command_line(command: &Command) -> String {
+pub(crate) fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(command.get_program());
     std::iter::once(name)

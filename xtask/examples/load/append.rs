@@ -1,4 +1,6 @@
 //! Loads on the writer: appends for a time or a number, and opening after a crash.
+//!
+//! With the index, as a ledger has it, unless a load says otherwise.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +15,7 @@ use ledger_vault::{Identities, RetentionClass};
 use ledger_writer::{Config, InitOptions, OpenMode, Writer, init as init_ledger};
 
 use crate::check;
-use crate::material::{Fields, run_number};
+use crate::material::{Fields, STORY_RECORDS, run_number, story};
 use crate::sample::Sample;
 use crate::timed_sample;
 
@@ -23,11 +25,12 @@ const FILL_THREADS: u32 = 4;
 /// `until-killed` ends by itself when nobody kills it.
 const KILL_WITHIN: Duration = Duration::from_secs(120);
 
-/// Makes a ledger whose vault key is thrown away.
+/// Makes a ledger; its vault key lies beside it, in clear, as nothing in it is secret.
 pub(crate) fn init(dir: &Path) -> Result<Sample> {
+    let vault = Identities::generate();
     let options = InitOptions {
         name: "bench.example.com/load".into(),
-        vault_recipients: Identities::generate().recipients()?,
+        vault_recipients: vault.recipients()?,
         payload_classes: RetentionClass::new("30d").into_iter().collect(),
     };
     fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
@@ -35,6 +38,10 @@ pub(crate) fn init(dir: &Path) -> Result<Sample> {
     let made = init_ledger(&dir.join("audit"), &dir.join("state"), &options)?;
     let seconds = began.elapsed().as_secs_f64();
     fs::write(dir.join("trust"), made.trust_line)?;
+    fs::write(
+        dir.join("vault.key"),
+        vault.to_file_text("2026-11-30T00:00:00Z").as_bytes(),
+    )?;
     Ok(Sample {
         count: 1,
         seconds,
@@ -42,9 +49,9 @@ pub(crate) fn init(dir: &Path) -> Result<Sample> {
     })
 }
 
-fn open(dir: &Path) -> Result<Writer> {
+fn open(dir: &Path, config: Config) -> Result<Writer> {
     let (ledger, state) = (dir.join("audit"), dir.join("state"));
-    let (writer, _) = Writer::open(&ledger, &state, Config::default(), OpenMode::Normal)
+    let (writer, _) = Writer::open(&ledger, &state, config, OpenMode::Normal)
         .with_context(|| format!("opening {}", dir.display()))?;
     Ok(writer)
 }
@@ -97,7 +104,7 @@ pub(crate) fn timed(
     time: Duration,
 ) -> Result<Sample> {
     ensure!(threads > 0 && batch > 0, "at least one thread and record");
-    let writer = open(dir)?;
+    let writer = open(dir, Config::default())?;
     let run = run_number();
     // The first append opens a segment and wraps its keys: preparation, not load.
     append(&writer, (run, threads), input, 0..1)?;
@@ -148,22 +155,45 @@ fn timed_thread(
     Ok((latencies, last.as_secs_f64()))
 }
 
-/// Appends `records` records in large requests, so that sealing and syncing overlap.
-pub(crate) fn fill(dir: &Path, records: u64) -> Result<Sample> {
-    let writer = open(dir)?;
+/// How a ledger is filled.
+#[derive(Clone, Copy)]
+pub(crate) struct Filling {
+    pub(crate) records: u64,
+    /// Whether the last of these records are the story, appended when half of the others are there.
+    pub(crate) has_story: bool,
+    /// Whether identifiers are indexed and tiles written.
+    pub(crate) is_indexed: bool,
+}
+
+/// Appends records in large requests, so that sealing and syncing overlap. The time includes
+/// closing: what the index still has to write by then belongs to the appends.
+pub(crate) fn fill(dir: &Path, filling: Filling) -> Result<Sample> {
+    let config = Config {
+        index: filling.is_indexed,
+        ..Config::default()
+    };
+    let writer = open(dir, config)?;
     let began = Instant::now();
-    fill_open(&writer, records)?;
+    let others = if filling.has_story {
+        filling
+            .records
+            .checked_sub(STORY_RECORDS)
+            .context("fewer records than the story has")?
+    } else {
+        filling.records
+    };
+    fill_open(&writer, others, filling.has_story)?;
     writer.close()?;
     let seconds = began.elapsed().as_secs_f64();
     Ok(Sample {
-        count: records,
+        count: filling.records,
         seconds,
         bytes: check::record_frame_len(&dir.join("audit"))?,
         ..Sample::default()
     })
 }
 
-fn fill_open(writer: &Writer, records: u64) -> Result<()> {
+fn fill_open(writer: &Writer, records: u64, has_story: bool) -> Result<()> {
     let run = run_number();
     std::thread::scope(|scope| -> Result<()> {
         let workers: Vec<_> = (0..FILL_THREADS)
@@ -172,7 +202,12 @@ fn fill_open(writer: &Writer, records: u64) -> Result<()> {
                     // Thread t takes the requests t, t + 4, t + 8, ...
                     let step = FILL_BATCH * u64::from(FILL_THREADS);
                     let mut number = FILL_BATCH * u64::from(thread);
+                    let mut is_told = !(has_story && thread == 0);
                     while number < records {
+                        if !is_told && number >= records / 2 {
+                            append_story(writer)?;
+                            is_told = true;
+                        }
                         append(
                             writer,
                             (run, thread),
@@ -181,7 +216,11 @@ fn fill_open(writer: &Writer, records: u64) -> Result<()> {
                         )?;
                         number += step;
                     }
-                    Ok(())
+                    if is_told {
+                        return Ok(());
+                    }
+                    // So few others that this thread had none behind the middle.
+                    append_story(writer)
                 })
             })
             .collect();
@@ -194,10 +233,19 @@ fn fill_open(writer: &Writer, records: u64) -> Result<()> {
     })
 }
 
+/// One record a request, while other threads append theirs.
+fn append_story(writer: &Writer) -> Result<()> {
+    for json in story() {
+        let submission = Submission::from_json(json.as_bytes())?;
+        writer.append(vec![writer.prepare(submission, None)?])?;
+    }
+    Ok(())
+}
+
 /// Appends `records` records, prints `ready`, and appends on until the parent kills this process.
 pub(crate) fn until_killed(dir: &Path, records: u64) -> Result<()> {
-    let writer = open(dir)?;
-    fill_open(&writer, records)?;
+    let writer = open(dir, Config::default())?;
+    fill_open(&writer, records, false)?;
     println!("ready");
     std::io::stdout().flush()?;
     let (run, began) = (run_number(), Instant::now());

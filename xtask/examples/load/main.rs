@@ -1,8 +1,8 @@
-//! The load that `cargo xtask bench` measures: appends, peers and checks, one a process.
+//! The load that `cargo xtask bench` measures: appends, clients, peers and checks, one a process.
 //!
 //! It prints one line of JSON a run and judges nothing: rounds, ratios and bounds are in
-//! `xtask/src/bench`. It is built in release mode and is no product: it makes ledgers with a vault
-//! key that nobody keeps.
+//! `xtask/src/bench`. It is built in release mode and is no product: it makes ledgers whose vault
+//! key lies beside them.
 
 mod append;
 mod check;
@@ -10,6 +10,8 @@ mod material;
 mod peers;
 #[path = "../../src/bench/sample.rs"]
 mod sample;
+mod socket;
+mod story;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,8 +20,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-use crate::append::Input;
+use crate::append::{Filling, Input};
 use crate::sample::Sample;
+use crate::socket::{Until, Work};
 
 /// Runs one load and prints its sample.
 #[derive(Parser)]
@@ -30,7 +33,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make an empty ledger in DIR/audit, its state in DIR/state, its trust line in DIR/trust.
+    /// Make an empty ledger in DIR/audit, its state in DIR/state, its trust line and its vault key
+    /// in DIR/trust and DIR/vault.key.
     Init { dir: PathBuf },
     /// Append for a while from several threads; bytes: of one frame.
     Append {
@@ -51,6 +55,31 @@ enum Command {
         dir: PathBuf,
         #[arg(long)]
         records: u64,
+        /// The last 20 of them are a story, appended in the middle.
+        #[arg(long)]
+        story: bool,
+        /// Without indexing identifiers.
+        #[arg(long)]
+        unindexed: bool,
+    },
+    /// Append over a daemon's socket, for a time or so many records; count: records.
+    Socket {
+        socket: PathBuf,
+        #[arg(long)]
+        clients: u32,
+        /// Records a request.
+        #[arg(long)]
+        batch: u32,
+        #[arg(long, required_unless_present = "records")]
+        millis: Option<u64>,
+        #[arg(long, conflicts_with = "millis")]
+        records: Option<u64>,
+    },
+    /// Open a ledger and trace its story, again and again; count: traces, bytes: records of one.
+    Trace {
+        dir: PathBuf,
+        #[arg(long)]
+        times: u32,
     },
     /// Append so many records, say so, and go on one by one until killed.
     UntilKilled {
@@ -87,6 +116,8 @@ enum Command {
         #[arg(long)]
         millis: u64,
     },
+    /// Print the JSON of one record instead of a sample.
+    Record,
     /// Print entries in the journal export format instead of a sample.
     JournalExport {
         #[arg(long)]
@@ -120,7 +151,35 @@ fn run(command: Command) -> Result<()> {
             let input = if json { Input::Json } else { Input::Typed };
             append::timed(&dir, (threads, batch, input), Duration::from_millis(millis))?
         }
-        Command::Fill { dir, records } => append::fill(&dir, records)?,
+        Command::Fill {
+            dir,
+            records,
+            story,
+            unindexed,
+        } => append::fill(
+            &dir,
+            Filling {
+                records,
+                has_story: story,
+                is_indexed: !unindexed,
+            },
+        )?,
+        Command::Socket {
+            socket,
+            clients,
+            batch,
+            millis,
+            records,
+        } => socket::run(Work {
+            socket,
+            clients,
+            batch,
+            until: match records {
+                Some(records) => Until::Records(records),
+                None => Until::Time(Duration::from_millis(millis.unwrap_or_default())),
+            },
+        })?,
+        Command::Trace { dir, times } => story::trace_story(&dir, times)?,
         Command::UntilKilled { dir, records } => return append::until_killed(&dir, records),
         Command::Open { dir } => append::open_after_crash(&dir)?,
         Command::Verify { dir, threads } => check::verify(&dir, threads)?,
@@ -136,6 +195,13 @@ fn run(command: Command) -> Result<()> {
             batch,
             millis,
         } => peers::sqlite(&file, batch, Duration::from_millis(millis))?,
+        Command::Record => {
+            println!(
+                "{}",
+                material::Fields::new(material::run_number(), 0, 0).json()
+            );
+            return Ok(());
+        }
         Command::JournalExport { entries, whole } => return peers::journal_export(entries, whole),
     };
     if sample.core_seconds == 0.0 {

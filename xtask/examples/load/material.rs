@@ -1,4 +1,4 @@
-//! The record that every load writes, and the same one as a journal entry.
+//! The record that every load writes, the same one as a journal entry, and the story to be traced.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,6 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use ledger_records::types::RemoteRef;
 use ledger_records::{Id, Label, Record, Time};
+
+/// The identifier that joins the story's records.
+pub(crate) const STORY_ACTION: &str = "act_story";
+pub(crate) const STORY_RECORDS: u64 = 20;
+/// Three records a try, and one each before and behind them.
+const STORY_TRIES: u64 = (STORY_RECORDS - 2) / 3;
 
 const PROVIDER: &str = "builds.example.com";
 const OBSERVED_AT: &str = "2026-11-30T14:03:07Z";
@@ -107,6 +113,35 @@ _MACHINE_ID=00112233445566778899aabbccddeeff
 _HOSTNAME=build-agent
 _RUNTIME_SCOPE=system
 ";
+
+/// An approved action, six tries of it, each with its outcome and the provider's operation, and what
+/// the work came to: JSON text, in the order of what happened.
+pub(crate) fn story() -> Vec<String> {
+    let mut records = vec![format!(
+        r#"{{"type":"action","record_id":"rec_story_action","action_id":"{STORY_ACTION}","actor":"build-agent","tenant":"acme","operation":"build.start","target":{{"kind":"http","host":"{PROVIDER}","route_template":"/v1/builds","method":"POST"}},"provider":"{PROVIDER}","scope":"production","authorization":{{"decision":"approved","approver":"oncall@example.com","approved_at":"2026-11-30T14:03:00Z","grant_id":"build:start","credential_label":"ci-prod-2"}},"idempotency_ref":"idem_story","workflow_id":"wf_story","requested_at":"2026-11-30T14:03:01Z"}}"#
+    )];
+    for number in 1..=STORY_TRIES {
+        let cause = if number == 1 {
+            "initial"
+        } else {
+            "client_retry"
+        };
+        let outcome =
+            format!(r#"{{"kind":"response","status":202,"received_at":"{OBSERVED_AT}"}}"#);
+        for (which, outcome) in [("sent", r#"{"kind":"pending"}"#), ("answered", &outcome)] {
+            records.push(format!(
+                r#"{{"type":"attempt","record_id":"rec_story_{which}_{number}","attempt_id":"out_story_{number}","action_id":"{STORY_ACTION}","idempotency_ref":"idem_story","cause":"{cause}","request":{{"length":212}},"credential_label":"ci-prod-2","sent_at":"2026-11-30T14:03:06Z","outcome":{outcome}}}"#
+            ));
+        }
+        records.push(format!(
+            r#"{{"type":"remote_ref","record_id":"rec_story_ref_{number}","action_id":"{STORY_ACTION}","attempt_id":"out_story_{number}","provider":"{PROVIDER}","remote_operation_id":"op_story","observed_at":"{OBSERVED_AT}"}}"#
+        ));
+    }
+    records.push(format!(
+        r#"{{"type":"state_transition","record_id":"rec_story_state","workflow_id":"wf_story","action_id":"{STORY_ACTION}","from":"requested","to":"submitted","rule":"build.accepted","rules":{{"name":"workflow","version":"3"}},"evidence":[{{"kind":"attempt_id","value":"out_story_1"}}],"conflict":false,"decided_by":{{"actor":"workflow-engine","person":false}},"decided_at":"2026-11-30T14:03:08Z"}}"#
+    ));
+    records
+}
 
 /// A number that no earlier process of the benchmark had.
 pub(crate) fn run_number() -> u64 {

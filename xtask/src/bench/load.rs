@@ -3,14 +3,20 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::sample::Sample;
-use crate::workspace::{Workspace, capture, run};
+use crate::workspace::{Workspace, capture, command_line, run};
 
-/// The release-built load program.
+/// The longest load, two million records on a slow disk, needs a fraction of it.
+const HANGS_AFTER: Duration = Duration::from_secs(300);
+
+/// The release-built load program; the daemon is built beside it.
 pub(crate) struct Load<'a> {
     workspace: &'a Workspace,
     program: PathBuf,
@@ -27,6 +33,10 @@ impl<'a> Load<'a> {
             "xtask",
             "--example",
             "load",
+            "--package",
+            "ledger-cli",
+            "--bin",
+            "ledger",
         ]))?;
         let program = workspace.target.join("release/examples/load");
         ensure!(program.is_file(), "{} was not built", program.display());
@@ -59,15 +69,15 @@ impl<'a> Load<'a> {
         Ok((sample, began.elapsed().as_secs_f64()))
     }
 
-    /// As [`Load::run`], with a switch.
+    /// As [`Load::run`], with switches.
     pub(crate) fn run_switched(
         &self,
         name: &str,
         path: &Path,
         options: &[(&str, u64)],
-        switch: &str,
+        switches: &[&str],
     ) -> Result<Sample> {
-        sample(self.command(name, Some(path), options).arg(switch))
+        sample(self.command(name, Some(path), options).args(switches))
     }
 
     /// Starts `until-killed` and kills it (SIGKILL) while it appends.
@@ -89,6 +99,12 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
+    /// The JSON of a record as all loads append it.
+    pub(crate) fn record(&self) -> Result<String> {
+        let text = capture(&mut self.command("record", None, &[]))?;
+        Ok(text.trim_end().to_owned())
+    }
+
     /// A command that prints journal entries; `whole` ones have the fields that journald adds.
     pub(crate) fn journal_export(&self, entries: u64, whole: bool) -> Command {
         let mut command = self.command("journal-export", None, &[("entries", entries)]);
@@ -100,8 +116,39 @@ impl<'a> Load<'a> {
 }
 
 fn sample(command: &mut Command) -> Result<Sample> {
-    let text = capture(command)?;
+    let text = bounded(command, HANGS_AFTER)?;
     serde_json::from_str(&text).with_context(|| format!("the load program printed `{text}`"))
+}
+
+/// What a command printed; it is killed when it has not ended in time.
+fn bounded(command: &mut Command, time: Duration) -> Result<String> {
+    let line = command_line(command);
+    let child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting `{line}`"))?;
+    let pid = Pid::from_child(&child);
+    let (ended, end) = mpsc::channel::<()>();
+    let watch = thread::spawn(move || {
+        let is_late = end.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+        // It is killed by number: who waits for it below has the handle.
+        is_late && kill_process(pid, Signal::KILL).is_ok()
+    });
+    let output = child.wait_with_output();
+    drop(ended);
+    let was_killed = watch.join().unwrap_or_default();
+    let output = output.with_context(|| format!("waiting for `{line}`"))?;
+    ensure!(
+        !was_killed,
+        "`{line}` did not end within {} s and was killed",
+        time.as_secs()
+    );
+    ensure!(
+        output.status.success(),
+        "`{line}` ended with {}",
+        output.status
+    );
+    String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed no UTF-8"))
 }
 
 /// Operations a second.
@@ -129,5 +176,16 @@ mod tests {
         assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
         assert_eq!(rate(&sample), 4.0);
         assert!(serde_json::from_str::<Sample>("{}").is_err());
+    }
+
+    #[test]
+    fn what_hangs_is_killed_and_what_fails_is_an_error() {
+        let time = Duration::from_millis(200);
+        let printed = bounded(Command::new("echo").arg("1"), Duration::from_secs(60)).unwrap();
+        assert_eq!(printed, "1\n");
+        let late = bounded(Command::new("sleep").arg("60"), time).unwrap_err();
+        assert!(late.to_string().contains("was killed"), "{late}");
+        let failed = bounded(&mut Command::new("false"), Duration::from_secs(60)).unwrap_err();
+        assert!(failed.to_string().contains("exit status: 1"), "{failed}");
     }
 }

@@ -1,18 +1,24 @@
-//! `cargo xtask bench`: the append and verify paths against peers, as ratios of one run.
+//! `cargo xtask bench`: appending, also over the socket, verifying and tracing against peers, as
+//! ratios of one run.
 //!
 //! Absolute numbers say more about a disk than about a program, so every row is a ratio of rounds
 //! that stood beside each other in time. The work is done by `examples/load`, a release-built
 //! program, one process a measurement. Nothing here fails because a number is low.
 
+mod daemon;
 mod facts;
+mod indexed;
 mod journal;
 mod load;
+mod postgres;
 mod sample;
 mod sections;
+mod socket;
 mod stats;
 mod table;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -37,7 +43,7 @@ pub(crate) struct BenchArgs {
     /// Rounds of each measurement, 5 unless it is a smoke run.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
-    /// Folder on the disk to measure; about 4 GB are needed. Default: bench in the target folder.
+    /// Folder on the disk to measure; about 8 GB are needed. Default: bench in the target folder.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Where to write the report as JSON, besides bench/report.json in the target folder.
@@ -65,8 +71,14 @@ enum Part {
     Append,
     /// Batches of 100 against SQLite.
     Batch,
+    /// Over the daemon's socket against fdatasync, PostgreSQL and SQLite.
+    Socket,
+    /// Two million records with the index against the same without.
+    Sustained,
     /// Verification against hashing, and two threads against one.
     Verify,
+    /// A story in a large ledger against the same in a small one.
+    Trace,
     /// Verification against journalctl --verify.
     Journal,
     /// Opening after kill -9, a large ledger against a small one.
@@ -78,7 +90,10 @@ impl Part {
         match self {
             Self::Append => bench.append(),
             Self::Batch => bench.batch(),
+            Self::Socket => bench.socket(),
+            Self::Sustained => bench.sustained(),
             Self::Verify => bench.verify(),
+            Self::Trace => bench.trace(),
             Self::Journal => bench.journal(),
             Self::Open => bench.open(),
         }
@@ -132,6 +147,8 @@ pub(crate) fn run(workspace: &Workspace, args: &BenchArgs) -> Result<Outcome> {
         .prefix("run-")
         .tempdir_in(&parent)
         .with_context(|| format!("making a folder in {}", parent.display()))?;
+    // The peer PostgreSQL has a folder in it and, where this is root, runs as another user.
+    fs::set_permissions(work.path(), fs::Permissions::from_mode(0o711))?;
     // What earlier work left in the page cache must not be written during the measurements.
     run_command(&mut workspace.command("sync"))?;
 

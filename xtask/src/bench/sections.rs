@@ -1,4 +1,5 @@
-//! The parts of the table: what is measured against what, and in which order.
+//! The parts of the table that need neither daemon nor index: what is measured against what, and in
+//! which order. The others are in `socket` and `indexed`.
 //!
 //! A round takes both sides of each row, one directly behind the other; every second round takes
 //! them the other way round, so that neither always finds the disk as the other left it.
@@ -6,11 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::Raw;
 use super::journal::Journal;
 use super::load::{Load, rate};
+use super::postgres::Span;
+use super::sample::Sample;
 use super::table::{Bound, Row, Unit, significant};
 use crate::workspace::{Workspace, succeeds};
 
@@ -19,7 +22,7 @@ const MEMORY_MAX_MIB: f64 = 200.0;
 /// Threads of the append rows: bound and aim.
 const APPENDS: [(u64, f64, f64); 3] = [(1, 0.75, 0.9), (16, 4.0, 8.0), (64, 10.0, 20.0)];
 /// Records a request, rows a commit.
-const BATCH: u64 = 100;
+pub(super) const BATCH: u64 = 100;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -30,12 +33,20 @@ pub(crate) struct Sizes {
     batch_ms: u64,
     /// Records of the large ledger.
     pub(crate) large: u64,
-    /// Records of the small one, and in the last segment of both when the writer is killed.
-    small: u64,
+    /// Records of the small ones, and in the last segment of both when the writer is killed.
+    pub(super) small: u64,
     /// Records of a ledger whose last segment, of 128 MiB, is nearly full.
     full_segment: u64,
     /// Journal entries.
     entries: u64,
+    /// Of one load on the daemon.
+    pub(super) socket_ms: u64,
+    /// Of one load on PostgreSQL.
+    pub(super) inserts: Span,
+    /// Rounds of filling the large ledger with and without the index, at most.
+    pub(super) sustained_rounds: u32,
+    /// Traces of a round.
+    pub(super) traces: u64,
 }
 
 impl Sizes {
@@ -48,6 +59,10 @@ impl Sizes {
         small: 10_000,
         full_segment: 190_000,
         entries: 200_000,
+        socket_ms: 2_000,
+        inserts: Span::Seconds(2),
+        sustained_rounds: 2,
+        traces: 20,
     };
     pub(crate) const SMOKE: Self = Self {
         rounds: 2,
@@ -58,18 +73,23 @@ impl Sizes {
         small: 1_000,
         full_segment: 2_000,
         entries: 2_000,
+        socket_ms: 150,
+        inserts: Span::Rows(20),
+        sustained_rounds: 2,
+        traces: 3,
     };
 }
 
 /// A run in progress.
 pub(crate) struct Bench<'a> {
-    workspace: &'a Workspace,
-    load: Load<'a>,
-    dir: &'a Path,
-    sizes: Sizes,
+    pub(super) workspace: &'a Workspace,
+    pub(super) load: Load<'a>,
+    pub(super) dir: &'a Path,
+    pub(super) sizes: Sizes,
     /// Bytes of one record frame: what the sync peer writes.
     frame_len: u64,
-    large: Option<PathBuf>,
+    /// Where it is, and what making it took.
+    large: Option<(PathBuf, Sample)>,
     pub(crate) raw: Vec<Raw>,
     pub(crate) rows: Vec<Row>,
     pub(crate) notes: Vec<String>,
@@ -101,19 +121,19 @@ impl<'a> Bench<'a> {
     }
 
     /// A new, empty ledger.
-    fn ledger(&self, name: &str) -> Result<PathBuf> {
+    pub(super) fn ledger(&self, name: &str) -> Result<PathBuf> {
         let dir = self.dir.join(name);
         self.load.run("init", &dir, &[])?;
         Ok(dir)
     }
 
-    fn settle(&self) -> Result<()> {
+    pub(super) fn settle(&self) -> Result<()> {
         let synced = succeeds(&mut self.workspace.command("sync"));
         ensure!(synced, "`sync` failed");
         Ok(())
     }
 
-    fn round(&self, part: &str, round: u32) {
+    pub(super) fn round(&self, part: &str, round: u32) {
         eprintln!("{part}: round {} of {}", round + 1, self.sizes.rounds);
     }
 
@@ -125,7 +145,7 @@ impl<'a> Bench<'a> {
         let file = self.dir.join("growing");
         let growing = self
             .load
-            .run_switched("sync", &file, &options, "--growing")?;
+            .run_switched("sync", &file, &options, &["--growing"])?;
         let zeroed = self.sync_peer()?;
         for (file, sample) in [("growing", growing), ("zero-filled", zeroed)] {
             self.raw.push(Raw {
@@ -140,7 +160,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn sync_peer(&self) -> Result<super::sample::Sample> {
+    pub(super) fn sync_peer(&self) -> Result<Sample> {
         let options = [("bytes", self.frame_len), ("millis", self.sizes.sync_ms)];
         self.load.run("sync", &self.dir.join("zeroed"), &options)
     }
@@ -208,7 +228,9 @@ impl<'a> Bench<'a> {
                 || self.load.run("append", &dir, &options),
                 || self.load.run("sqlite", &db, &[("batch", BATCH), millis]),
             )?;
-            let json = self.load.run_switched("append", &dir, &options, "--json")?;
+            let json = self
+                .load
+                .run_switched("append", &dir, &options, &["--json"])?;
             ours.push(rate(&measured));
             from_json.push(rate(&json));
             theirs.push(rate(&peer));
@@ -230,15 +252,17 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The ledger of two million records, closed; made once, its writer's memory is a row.
-    fn large(&mut self) -> Result<PathBuf> {
-        if let Some(dir) = &self.large {
+    /// The ledger of two million records, with the story in its middle, closed; made once, its
+    /// writer's memory is a row.
+    pub(super) fn large(&mut self) -> Result<PathBuf> {
+        if let Some((dir, _)) = &self.large {
             return Ok(dir.clone());
         }
         let records = self.sizes.large;
         eprintln!("making a ledger of {records} records");
         let dir = self.ledger("large")?;
-        let made = self.load.run("fill", &dir, &[("records", records)])?;
+        self.settle()?;
+        let made = self.fill(&dir, records, true)?;
         self.push_memory(format!("writer's memory, {records} records"), made.peak_kib)?;
         self.notes.push(format!(
             "large ledger: {records} records of {} bytes in {} s, 4 threads with requests of 500 ({} records a second)",
@@ -247,11 +271,28 @@ impl<'a> Bench<'a> {
             significant(rate(&made))
         ));
         self.settle()?;
-        self.large = Some(dir.clone());
+        self.large = Some((dir.clone(), made));
         Ok(dir)
     }
 
-    fn push_memory(&mut self, name: String, peak_kib: u64) -> Result<()> {
+    /// What making [`Bench::large`] took.
+    pub(super) fn large_made(&self) -> Result<&Sample> {
+        let (_, made) = self.large.as_ref().context("no large ledger was made")?;
+        Ok(made)
+    }
+
+    /// Fills a new ledger with so many records, the story in their middle.
+    pub(super) fn fill(&self, dir: &Path, records: u64, is_indexed: bool) -> Result<Sample> {
+        let switches: &[&str] = if is_indexed {
+            &["--story"]
+        } else {
+            &["--story", "--unindexed"]
+        };
+        let options = [("records", records)];
+        self.load.run_switched("fill", dir, &options, switches)
+    }
+
+    pub(super) fn push_memory(&mut self, name: String, peak_kib: u64) -> Result<()> {
         if peak_kib == 0 {
             self.skipped
                 .push(format!("{name}: the system does not tell it"));
@@ -450,7 +491,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Runs both, the peer first in every second round.
-fn either_order<A, B>(
+pub(super) fn either_order<A, B>(
     round: u32,
     measured: impl FnOnce() -> Result<A>,
     peer: impl FnOnce() -> Result<B>,
