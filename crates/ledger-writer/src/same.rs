@@ -1,4 +1,4 @@
-//! Records that are sent again: answered from where they are, never appended twice (section 16.4).
+//! Records that are sent again: answered from where they are, never appended twice (section 17).
 //!
 //! The owner of the chain decides, against everything that was sealed so far. What is answered from a
 //! frame waits for that frame's sync.
