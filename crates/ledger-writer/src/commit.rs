@@ -73,6 +73,14 @@ pub(crate) enum Then {
 }
 
 impl Job {
+    /// How many requests wait for it.
+    pub(crate) fn requests(&self) -> usize {
+        match &self.then {
+            Then::Answer { requests, .. } => requests.len(),
+            Then::Checkpoint { waiting, .. } => waiting.len(),
+        }
+    }
+
     /// Writes and syncs, then what comes before any answer.
     pub(crate) fn run(&self, places: &Places) -> Result<(), Cause> {
         self.file.commit(&self.bytes, self.at, self.zero_fill)?;
@@ -90,12 +98,10 @@ impl Job {
     pub(crate) fn answer(self, outcome: &Result<(), AppendError>) {
         match self.then {
             Then::Answer { requests, .. } => {
-                for (ticket, answer) in requests {
-                    ticket.complete(match outcome {
-                        Ok(()) => answer,
-                        Err(error) => Err(error.clone().into()),
-                    });
-                }
+                Ticket::complete_all(requests.into_iter().map(|(ticket, answer)| match outcome {
+                    Ok(()) => (ticket, answer),
+                    Err(error) => (ticket, Err(error.clone().into())),
+                }));
             }
             Then::Checkpoint { note, waiting, .. } => {
                 for ticket in waiting {

@@ -8,26 +8,35 @@ use crate::commit::{Chain, Job, SLEEP_MAX};
 use crate::error::AppendError;
 use crate::queue::{Queue, Shared};
 use parking_lot::MutexGuard;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 /// A job that was run, and how that went.
 pub(crate) type Finished = (Job, Result<(), AppendError>);
 
-/// The one job between the thread that seals and the thread that syncs.
+/// Between the thread that seals and the thread that syncs: one job waits while another runs, so that
+/// one sync follows the other without anybody being woken in between.
 #[derive(Default)]
-pub(crate) enum Lane {
-    #[default]
-    Idle,
-    Given(Job),
-    Running,
-    Done(Job, Result<(), AppendError>),
+pub(crate) struct Lane {
+    given: Option<Job>,
+    running: bool,
+    /// Requests in both.
+    requests: usize,
+    /// Jobs that were run, and whose requests are not all answered yet.
+    unanswered: usize,
+}
+
+impl Lane {
+    const fn is_idle(&self) -> bool {
+        self.given.is_none() && !self.running
+    }
 }
 
 /// How the owner of the chain has its jobs done, in order.
 pub(crate) trait Commit {
     /// Writes, syncs, answers; or starts that.
     fn commit(&mut self, job: Job);
-    /// Returns once no job is under way.
+    /// Returns once no job is under way, and all before were answered.
     fn settle(&mut self);
     /// Whether the request commits in its own thread, so that the other cores have nothing to do.
     fn is_inline(&self) -> bool;
@@ -55,88 +64,25 @@ pub(crate) struct Overlapped<'s> {
 }
 
 impl Overlapped<'_> {
-    /// Waits for the job under way, if any, and takes it.
-    pub(crate) fn wait_done<'q>(
-        &self,
-        mut queue: MutexGuard<'q, Queue>,
-    ) -> (MutexGuard<'q, Queue>, Option<Finished>) {
-        loop {
-            match std::mem::take(&mut queue.lane) {
-                Lane::Idle => return (queue, None),
-                Lane::Done(job, outcome) => return (queue, Some((job, outcome))),
-                busy => {
-                    queue.lane = busy;
-                    self.shared.background.wait(&mut queue);
-                }
-            }
-        }
-    }
-
-    /// Waits for the job under way and answers it; false if there was none.
-    pub(crate) fn finish(&mut self) -> bool {
-        let (queue, done) = self.wait_done(self.shared.queue.lock());
-        drop(queue);
-        let Some((job, outcome)) = done else {
-            return false;
-        };
-        job.answer(&outcome);
-        true
-    }
-
-    /// Lets requests gather, for a batch costs one sync however many it holds: while a job is under
-    /// way, and, when it is done and few came meanwhile, for as long as those who were just answered
-    /// come back at once. Nobody waits for a clock here.
-    pub(crate) fn gather(&mut self, enough: usize) {
+    fn wait_while(&self, busy: impl Fn(&Lane) -> bool) -> MutexGuard<'_, Queue> {
         let mut queue = self.shared.queue.lock();
-        while matches!(queue.lane, Lane::Given(_) | Lane::Running)
-            && queue.pending.len() < enough
-            && queue.checkpoints.is_empty()
-        {
-            queue.wanted = Some(enough);
+        while busy(&queue.lane) {
             self.shared.background.wait(&mut queue);
         }
-        queue.wanted = None;
-        if !matches!(queue.lane, Lane::Done(..)) || queue.pending.len() >= enough {
-            return;
-        }
-        let mut seen = queue.pending.len();
-        drop(queue);
-        self.finish();
-        // A single client commits faster in its own thread: let it find the role free.
-        if enough <= 1 {
-            return;
-        }
-        loop {
-            std::thread::yield_now();
-            let pending = self.shared.queue.lock().pending.len();
-            if pending == seen || pending >= 2 * enough {
-                return;
-            }
-            seen = pending;
-        }
+        queue
     }
 }
 
 impl Commit for Overlapped<'_> {
     fn commit(&mut self, job: Job) {
-        let (mut queue, done) = self.wait_done(self.shared.queue.lock());
-        queue.lane = Lane::Given(job);
+        let mut queue = self.wait_while(|lane| lane.given.is_some());
+        queue.lane.requests += job.requests();
+        queue.lane.given = Some(job);
         self.shared.syncing.notify_one();
-        drop(queue);
-        // Who waits for the batch before is told while this one is on its way to the disk, and
-        // by another thread: waking many takes as long as sealing for them.
-        let Some(finished) = done else { return };
-        let unsent = match &*self.shared.answers.lock() {
-            Some(answers) => answers.send(finished).err().map(|e| e.0),
-            None => Some(finished),
-        };
-        if let Some((job, outcome)) = unsent {
-            job.answer(&outcome);
-        }
     }
 
     fn settle(&mut self) {
-        self.finish();
+        drop(self.wait_while(|lane| !lane.is_idle() || lane.unanswered > 0));
     }
 
     fn is_inline(&self) -> bool {
@@ -147,29 +93,43 @@ impl Commit for Overlapped<'_> {
 impl Shared {
     /// The syncing thread: one job at a time, so no byte of a write reaches the file before the
     /// sync of the write before it has returned.
-    pub(crate) fn sync_jobs(&self) {
+    pub(crate) fn sync_jobs(&self, answers: &Sender<Finished>) {
         let mut queue = self.queue.lock();
         loop {
-            match std::mem::take(&mut queue.lane) {
-                Lane::Given(job) => {
-                    queue.lane = Lane::Running;
-                    drop(queue);
-                    let outcome = self.execute(&job);
-                    queue = self.queue.lock();
-                    queue.lane = Lane::Done(job, outcome);
-                    queue.wanted = None;
-                    self.background.notify_one();
+            let Some(job) = queue.lane.given.take() else {
+                if queue.stop && !queue.owned {
+                    return;
                 }
-                other => {
-                    let idle = matches!(other, Lane::Idle);
-                    queue.lane = other;
-                    if queue.stop && idle && !queue.owned {
-                        return;
-                    }
-                    self.syncing.wait(&mut queue);
-                }
+                self.syncing.wait(&mut queue);
+                continue;
+            };
+            queue.lane.running = true;
+            self.background.notify_one();
+            drop(queue);
+            let outcome = self.execute(&job);
+            let requests = job.requests();
+            queue = self.queue.lock();
+            queue.lane.unanswered += 1;
+            // Who waits is told by another thread: waking many takes as long as sealing for them.
+            if let Err(unsent) = answers.send((job, outcome)) {
+                let (job, outcome) = unsent.0;
+                job.answer(&outcome);
+                queue.lane.unanswered -= 1;
+            }
+            queue.lane.running = false;
+            queue.lane.requests -= requests;
+            if queue.lane.given.is_none() {
+                queue.wanted = None;
+                self.background.notify_one();
             }
         }
+    }
+
+    /// The answering thread's part: tells all who wait for a job.
+    pub(crate) fn answer(&self, (job, outcome): Finished) {
+        job.answer(&outcome);
+        self.queue.lock().lane.unanswered -= 1;
+        self.background.notify_one();
     }
 
     /// The background thread: takes the role when it is left to it or a checkpoint is due.
@@ -203,21 +163,48 @@ impl Shared {
     }
 
     /// Seals while the batch before is synced, as long as requests come.
-    pub(crate) fn keep_role(&self, chain: &mut Chain) {
+    fn keep_role(&self, chain: &mut Chain) {
         let mut lane = Overlapped { shared: self };
-        let mut served: usize = 1;
+        // How many clients there are: of late, the most requests that were under way together.
+        let mut clients = 1;
         loop {
-            lane.gather(served.div_ceil(2));
-            match self.turn(chain, &mut lane) {
-                Some(n) => served = n,
-                None if lane.finish() => {}
-                None => {
-                    let queue = self.queue.lock();
-                    if queue.pending.is_empty() && queue.checkpoints.is_empty() {
-                        return;
-                    }
-                }
+            self.turn(chain, &mut lane);
+            let under_way = self.queue.lock().lane.requests;
+            clients = under_way.max(clients - clients / 8);
+            if !self.gather(clients.div_ceil(2)) {
+                return;
             }
+        }
+    }
+
+    /// Lets requests gather, for a batch costs one sync however many it holds: while a job waits for its
+    /// turn; while one runs, until half of the clients are here again, so that sealing for them overlaps
+    /// the other half's sync; and when none runs, for as long as those who were just answered come back
+    /// at once. Nobody waits for a clock here. False if nobody came.
+    fn gather(&self, enough: usize) -> bool {
+        let mut queue = self.queue.lock();
+        let mut seen = None;
+        loop {
+            let pending = queue.pending.len();
+            if queue.lane.given.is_some() {
+                self.background.wait(&mut queue);
+                continue;
+            }
+            if !queue.checkpoints.is_empty() || pending >= enough {
+                return true;
+            }
+            if queue.lane.running {
+                queue.wanted = Some(enough);
+                self.background.wait(&mut queue);
+                queue.wanted = None;
+                continue;
+            }
+            // A single client commits faster in its own thread: let it find the role free.
+            if seen == Some(pending) || enough <= 1 {
+                return pending > 0;
+            }
+            seen = Some(pending);
+            MutexGuard::unlocked(&mut queue, std::thread::yield_now);
         }
     }
 }

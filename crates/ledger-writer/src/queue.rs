@@ -8,10 +8,10 @@ use crate::commit::{Chain, Job, SLEEP_MAX, Then, must_rotate};
 use crate::config::Config;
 use crate::derived::{self, Ends, Message};
 use crate::error::{AppendError, Cause};
-use crate::overlap::{Commit, Finished, Inline, Lane};
+use crate::overlap::{Commit, Inline, Lane};
 use crate::payloads::{PayloadStore, Sealing};
 use crate::places::Places;
-use crate::request::{Acknowledged, Outcome, Prepared, Ticket};
+use crate::request::{Acknowledged, Outcome, Prepared, Round, Ticket};
 use crate::reserve::Reserve;
 use crate::writer::{REQUEST_RECORDS_MAX, Status};
 use ledger_format::limits::{WRITE_FRAMES_MAX, WRITE_LEN_MAX};
@@ -26,6 +26,8 @@ use std::time::Instant;
 
 pub(crate) struct Queue {
     pub(crate) pending: VecDeque<Arc<Ticket>>,
+    /// Where who queues now waits.
+    pub(crate) round: Arc<Round>,
     pub(crate) checkpoints: Vec<Arc<Ticket>>,
     /// Whether some thread has the role of the chain's owner.
     pub(crate) owned: bool,
@@ -46,8 +48,6 @@ pub(crate) struct Shared {
     pub(crate) background: Condvar,
     pub(crate) role_free: Condvar,
     pub(crate) syncing: Condvar,
-    /// To the thread that tells clients, until the writer is dropped.
-    pub(crate) answers: Mutex<Option<Sender<Finished>>>,
     pub(crate) chain: Mutex<Chain>,
     pub(crate) status: Mutex<Status>,
     /// Whether `status` says why the writer stopped.
@@ -185,7 +185,10 @@ impl Shared {
             tickets.for_each(|t| t.complete(Err(AppendError::Closing.into())));
             return;
         }
-        queue.pending.extend(tickets);
+        for ticket in tickets {
+            ticket.join(&queue.round);
+            queue.pending.push_back(ticket);
+        }
         self.own_if_free(queue);
     }
 
@@ -196,6 +199,7 @@ impl Shared {
             ticket.complete(Err(AppendError::Closing.into()));
             return;
         }
+        ticket.join(&queue.round);
         queue.checkpoints.push(ticket);
         self.own_if_free(queue);
     }
@@ -383,6 +387,7 @@ impl Shared {
             }
             batch.extend(queue.pending.pop_front());
         }
+        queue.round = Arc::default();
         (batch, std::mem::take(&mut queue.checkpoints))
     }
 

@@ -111,18 +111,18 @@ impl Writer {
             places: ready.places,
             queue: Mutex::new(Queue {
                 pending: VecDeque::new(),
+                round: Arc::default(),
                 checkpoints: Vec::new(),
                 owned: false,
                 handed: false,
                 stop: false,
                 next_due,
                 wanted: None,
-                lane: Lane::Idle,
+                lane: Lane::default(),
             }),
             background: Condvar::new(),
             role_free: Condvar::new(),
             syncing: Condvar::new(),
-            answers: Mutex::new(Some(answers)),
             chain: Mutex::new(chain),
             status: Mutex::new(status),
             failed: AtomicBool::new(false),
@@ -131,15 +131,11 @@ impl Writer {
             id,
             payloads: Mutex::new(payloads),
         });
-        let (owner, syncing) = (shared.clone(), shared.clone());
+        let (owner, syncing, answering) = (shared.clone(), shared.clone(), shared.clone());
         let mut threads = vec![
             std::thread::spawn(move || owner.background()),
-            std::thread::spawn(move || syncing.sync_jobs()),
-            std::thread::spawn(move || {
-                finished
-                    .iter()
-                    .for_each(|(job, outcome)| job.answer(&outcome))
-            }),
+            std::thread::spawn(move || syncing.sync_jobs(&answers)),
+            std::thread::spawn(move || finished.iter().for_each(|done| answering.answer(done))),
         ];
         if let Some(index) = index {
             let behind = behind.clone();
@@ -359,7 +355,6 @@ impl Drop for Writer {
             let _ = owner.join();
         }
         self.shared.syncing.notify_all();
-        drop(self.shared.answers.lock().take());
         drop(self.shared.derive.lock().take());
         for thread in self.threads.drain(..) {
             let _ = thread.join();
