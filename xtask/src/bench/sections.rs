@@ -59,8 +59,9 @@ impl Sizes {
         small: 10_000,
         full_segment: 190_000,
         entries: 200_000,
-        socket_ms: 2_000,
-        inserts: Span::Seconds(2),
+        socket_ms: 1_500,
+        // pgbench counts in whole seconds.
+        inserts: Span::Seconds(1),
         sustained_rounds: 2,
         traces: 20,
     };
