@@ -370,6 +370,9 @@ fn without_an_index_nothing_is_recognised_and_the_next_opening_catches_up() {
         Writer::open(&test.ledger(), &test.state(), settings, OpenMode::Normal).expect("opens");
     assert_eq!(opened.index.frames_read, 0);
     sent.send(&writer, lines("import", 0, 30, Shape::Small));
+    // Turns of the chain's owner without any record.
+    writer.checkpoint().expect("a checkpoint");
+    writer.checkpoint().expect("the same checkpoint");
     writer.rotate().expect("rotates");
     sent.send(&writer, lines("import", 1, 30, Shape::Payload));
     assert!(!test.ledger().join("index.sqlite").exists());

@@ -264,6 +264,9 @@ pub enum Cause {
     /// The identifier index could not even be kept in memory.
     #[error(transparent)]
     Index(#[from] IndexError),
+    /// The writer has a bug; the message of the panic went to the standard error stream.
+    #[error("the writer itself failed; please report the panic that was printed")]
+    Bug,
 }
 
 /// Why an append was not acknowledged.

@@ -648,6 +648,7 @@ pub(crate) fn open_error(cause: crate::error::Cause) -> OpenError {
         Cause::Random(e) => e.into(),
         Cause::Index(e) => e.into(),
         Cause::Seal(e) => unreachable!("opening seals no section: {e}"),
+        Cause::Bug => unreachable!("only the threads of a running writer say so"),
     }
 }
 

@@ -6,8 +6,9 @@
 
 use crate::commit::{Chain, Job, SLEEP_MAX};
 use crate::error::AppendError;
-use crate::queue::{Queue, Shared};
+use crate::queue::{HeldRole, Queue, Shared};
 use parking_lot::MutexGuard;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
@@ -132,8 +133,14 @@ impl Shared {
         self.background.notify_one();
     }
 
-    /// The background thread: takes the role when it is left to it or a checkpoint is due.
+    /// The background thread. A panic poisons the writer and gives the role back: whoever waits for either
+    /// is told, and the ledger can be closed and opened again.
     pub(crate) fn background(&self) {
+        while catch_unwind(AssertUnwindSafe(|| self.take_roles())).is_err() {}
+    }
+
+    /// Takes the role when it is left to this thread or a checkpoint is due.
+    fn take_roles(&self) {
         loop {
             let mut queue = self.queue.lock();
             while !queue.handed {
@@ -154,6 +161,7 @@ impl Shared {
             }
             queue.handed = false;
             drop(queue);
+            let _role = HeldRole(self);
             let mut chain = self.chain.lock();
             self.keep_role(&mut chain);
             let due = self.due_unless_poisoned(&chain);

@@ -61,6 +61,30 @@ pub(crate) struct Shared {
     pub(crate) reserve: Reserve,
 }
 
+/// Requests that are answered even if serving them panics: nobody waits for ever for a bug.
+struct AnsweredAnyway<'s>(&'s Shared, Vec<Arc<Ticket>>);
+
+impl Drop for AnsweredAnyway<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let outcome: Outcome = Err(self.0.poison(Cause::Bug).into());
+            self.1.iter().for_each(|t| t.complete_if_open(&outcome));
+        }
+    }
+}
+
+/// The role of the chain's owner: a panic gives it back, and poisons the writer.
+pub(crate) struct HeldRole<'s>(pub(crate) &'s Shared);
+
+impl Drop for HeldRole<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison(Cause::Bug);
+            self.0.release(Instant::now() + SLEEP_MAX, false);
+        }
+    }
+}
+
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shared({})", self.places.ledger.path().display())
@@ -219,6 +243,7 @@ impl Shared {
         }
         queue.owned = true;
         drop(queue);
+        let _role = HeldRole(self);
         let mut chain = self.chain.lock();
         self.turn(&mut chain, &mut Inline(self));
         let due = chain.next_due(&self.config);
@@ -263,12 +288,13 @@ impl Shared {
             return None;
         }
         let all: Vec<Arc<Ticket>> = batch.iter().chain(&waiting).cloned().collect();
+        let all = AnsweredAnyway(self, all);
         if let Err(cause) = self.serve(chain, batch, waiting, due, lane) {
             let outcome: Outcome = Err(self.poison(cause).into());
             lane.settle();
-            all.iter().for_each(|t| t.complete_if_open(&outcome));
+            all.1.iter().for_each(|t| t.complete_if_open(&outcome));
         }
-        Some(all.len())
+        Some(all.1.len())
     }
 
     pub(crate) fn serve(
@@ -426,6 +452,7 @@ impl Shared {
         }
         queue.owned = true;
         drop(queue);
+        let _role = HeldRole(self);
         let mut chain = self.chain.lock();
         let result = match self.poisoned() {
             Some(poisoned) => Err(poisoned),
