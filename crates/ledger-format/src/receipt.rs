@@ -1,7 +1,7 @@
 //! Append receipts: what a service keeps of an acknowledgement (`ledger-format.md`, section 17).
 
 use crate::types::{Link, Seq, UnixMillis, hex};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
 /// A line longer than this is no receipt.
@@ -39,7 +39,19 @@ pub struct AppendReceipt {
     pub appended_at: String,
 }
 
-#[derive(Serialize, Deserialize)]
+/// As it is written.
+#[derive(Serialize)]
+struct WireRef<'r> {
+    receipt: &'static str,
+    origin: &'r str,
+    seq: u64,
+    link: String,
+    record_id: &'r str,
+    appended_at: &'r str,
+}
+
+/// As it is read.
+#[derive(Deserialize)]
 struct Wire {
     receipt: String,
     origin: String,
@@ -71,15 +83,7 @@ impl AppendReceipt {
     /// One line of JSON, without a newline.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let wire = Wire {
-            receipt: "v1".to_owned(),
-            origin: self.origin.clone(),
-            seq: self.seq.0,
-            link: hex(&self.link.0),
-            record_id: self.record_id.clone(),
-            appended_at: self.appended_at.clone(),
-        };
-        serde_json::to_string(&wire)
+        serde_json::to_string(self)
             .unwrap_or_else(|_| unreachable!("strings and a number always serialize"))
     }
 
@@ -104,6 +108,21 @@ impl AppendReceipt {
             record_id: wire.record_id,
             appended_at: wire.appended_at,
         })
+    }
+}
+
+/// The object of section 17.
+impl Serialize for AppendReceipt {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let wire = WireRef {
+            receipt: "v1",
+            origin: &self.origin,
+            seq: self.seq.0,
+            link: hex(&self.link.0),
+            record_id: &self.record_id,
+            appended_at: &self.appended_at,
+        };
+        wire.serialize(serializer)
     }
 }
 

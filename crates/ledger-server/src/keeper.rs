@@ -5,6 +5,7 @@
 //! quota; any other failure waits for a person. Not the queue and not the chain: `ledger-writer`.
 
 use crate::appender::{AppendOutcome, AppendRefusal, Appender, Condition, LedgerState};
+use crate::halves::map_halves;
 use crate::metrics::Metrics;
 use ledger_records::{Attested, Submission};
 use ledger_writer::{AppendError, Config, OpenError, OpenMode, Opened, Prepared, Writer};
@@ -138,7 +139,9 @@ impl Appender for Keeper {
         attested: Attested,
     ) -> Vec<Result<AppendOutcome, AppendRefusal>> {
         let count = requests.len();
-        self.with(|writer| append_prepared(writer, requests, attested))
+        // This request is counted too.
+        let alone = self.metrics.queue.load(Relaxed) <= 1;
+        self.with(|writer| append_prepared(writer, requests, attested, alone))
             .unwrap_or_else(|refusal| vec![Err(refusal); count])
     }
 
@@ -209,11 +212,12 @@ fn append_prepared(
     writer: &Writer,
     requests: Vec<Vec<Submission>>,
     attested: Attested,
+    alone: bool,
 ) -> Vec<Result<AppendOutcome, AppendRefusal>> {
     let mut results: Vec<Option<Result<AppendOutcome, AppendRefusal>>> = Vec::new();
     let mut ready = Vec::with_capacity(requests.len());
     for request in requests {
-        match prepare(writer, request, attested) {
+        match prepare(writer, request, attested, alone) {
             Ok(prepared) => {
                 ready.push(prepared);
                 results.push(None);
@@ -242,13 +246,14 @@ fn prepare(
     writer: &Writer,
     request: Vec<Submission>,
     attested: Attested,
+    alone: bool,
 ) -> Result<Vec<Prepared>, AppendRefusal> {
-    let prepared = request.into_iter().enumerate().map(|(index, submission)| {
+    let prepared = map_halves(request, alone, |index, submission| {
         writer
             .prepare(submission, Some(&attested))
             .map_err(|error| AppendRefusal::from_prepare(index, error))
     });
-    prepared.collect()
+    prepared.into_iter().collect()
 }
 
 fn state_of(writer: &Writer) -> LedgerState {

@@ -29,6 +29,7 @@ mod config;
 mod connection;
 mod disk;
 mod frames;
+mod halves;
 mod keeper;
 mod metrics;
 mod names;

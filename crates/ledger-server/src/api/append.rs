@@ -5,6 +5,7 @@
 use super::App;
 use crate::appender::AppendOutcome;
 use crate::body::read_whole;
+use crate::halves::map_halves;
 use crate::peer::Peer;
 use crate::problem::{Code, Problem};
 use crate::proofs::prove_and_check;
@@ -15,14 +16,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use ledger_format::AppendReceipt;
 use ledger_records::Submission;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use utoipa::ToSchema;
 
 /// One record that is on the disk.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub struct Acknowledgement {
     /// The frame's number.
     pub seq: u64,
@@ -36,7 +37,7 @@ pub struct Acknowledgement {
     pub duplicate: bool,
     /// The append receipt, to be kept: one line of a receipts file.
     #[schema(value_type = Object)]
-    pub receipt: serde_json::Value,
+    pub receipt: AppendReceipt,
     /// With `Prefer: wait=checkpoint`: a `.tlog-proof` file of the frame under the checkpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
@@ -50,8 +51,7 @@ impl Acknowledgement {
             record_id: receipt.record_id.clone(),
             appended_at: receipt.appended_at.clone(),
             duplicate,
-            // What a receipt writes is JSON.
-            receipt: serde_json::from_str(&receipt.to_json()).unwrap_or_default(),
+            receipt: receipt.clone(),
             proof: None,
         }
     }
@@ -253,11 +253,11 @@ fn read_records(media: Media, body: &[u8], app: &App) -> Result<(Vec<Submission>
             "a batch holds at least 1 record",
         ));
     }
-    let records = parts
-        .into_iter()
-        .enumerate()
-        .map(|(i, part)| read(part).map_err(|errors| Problem::of_record(&errors, Some(i))));
-    Ok((records.collect::<Result<_, _>>()?, true))
+    let alone = app.metrics.queue.load(Relaxed) == 0;
+    let records = map_halves(parts, alone, |i, part| {
+        read(part).map_err(|errors| Problem::of_record(&errors, Some(i)))
+    });
+    Ok((records.into_iter().collect::<Result<_, _>>()?, true))
 }
 
 /// Refuses a record whose type the peer may not append.
