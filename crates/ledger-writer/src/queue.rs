@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 pub(crate) struct Queue {
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     /// None where the configuration wants no index.
     pub(crate) index: Option<RwLock<Arc<Index>>>,
     /// To the deriving thread, until the writer is dropped.
-    pub(crate) derive: Mutex<Option<Sender<Message>>>,
+    pub(crate) derive: Mutex<Option<SyncSender<Message>>>,
     pub(crate) id: LedgerId,
     pub(crate) payloads: Mutex<Option<Arc<PayloadStore>>>,
     pub(crate) reserve: Reserve,

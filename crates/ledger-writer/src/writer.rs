@@ -27,6 +27,10 @@ use std::thread::JoinHandle;
 /// Records that one request may hold.
 pub const REQUEST_RECORDS_MAX: usize = 1000;
 
+/// Checkpoints that index and tiles may fall behind: beyond, appends wait for them, so that neither memory
+/// nor the time of the next opening grows.
+const BATCHES_BEHIND_MAX: usize = 4;
+
 /// The writer of one ledger. Threads share it by reference.
 #[derive(Debug)]
 pub struct Writer {
@@ -103,7 +107,7 @@ impl Writer {
         );
         let next_due = chain.next_due(&config);
         let (answers, finished) = std::sync::mpsc::channel::<Finished>();
-        let (derive, messages) = std::sync::mpsc::channel::<Message>();
+        let (derive, messages) = std::sync::mpsc::sync_channel::<Message>(BATCHES_BEHIND_MAX);
         let behind = Arc::new(Fault::default());
         let shared = Arc::new(Shared {
             reserve: Reserve::new(&config),
