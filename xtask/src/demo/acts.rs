@@ -1,32 +1,46 @@
-//! The steps of the drill, in their order. Each says what it shows and fails where it does not.
+//! The month: a ledger is made and served, clients append to it, the daemon is killed meanwhile.
+//!
+//! Each step says what it shows and fails where it does not.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::stage::{Stage, all, files_below};
+use super::cast::Cast;
+use super::drill::{Drill, OPERATOR, WRITER};
+use super::month::{AMBIGUOUS, BURST_DAY, FORGED, LATE, Plot, TWICE, UNPUBLISHED};
+use super::receipts::{Receipt, keep, kept};
+use super::stage::{Stage, all, files_below, holds};
+use super::story::{Event, Who};
 
-const APPEND: &str = "ledger append --ledger host/audit --state host/state";
-const RECEIPTS: &str = "host/receipts.ndjson";
-/// Receipts after which the writer is killed.
-const KILLED_AFTER: usize = 1_000;
+/// Acknowledgements of the burst after which the daemon is killed.
+const KILLED_AFTER: usize = 100;
 
-pub(super) fn play(stage: &mut Stage) -> Result<()> {
-    vault_key(stage)?;
-    ledger(stage)?;
-    processes(stage)?;
-    secret_refused(stage)?;
-    threads(stage)?;
-    killed(stage)?;
-    opened_again(stage)?;
-    audited(stage)?;
-    read(stage)?;
-    tampered(stage)?;
-    rolled_back(stage)?;
-    goes_on(stage)
+pub(super) fn play(drill: &mut Drill) -> Result<()> {
+    vault_key(&mut drill.stage)?;
+    ledger(&mut drill.stage)?;
+    served(drill)?;
+    let mut cast = Cast::new(drill.stage.path("host/clients.log"));
+    let burst = drill.events.iter().position(is_burst);
+    let burst = burst.context("there is no burst")?;
+    first_half(drill, &mut cast, burst)?;
+    killed(drill, &mut cast, burst)?;
+    sent_again(drill)?;
+    second_half(drill, &mut cast)?;
+    secret_refused(&mut drill.stage)?;
+    status(drill)?;
+    cast.leave()
+}
+
+fn is_burst(event: &Event) -> bool {
+    event.at.day() == BURST_DAY && event.story > format!("11{BURST_DAY:02}_100")
+}
+
+fn first_of(drill: &Drill, day: u64) -> Result<usize> {
+    let found = drill.events.iter().position(|e| e.at.day() >= day);
+    found.with_context(|| format!("nothing happens from the {day}th on"))
 }
 
 fn vault_key(stage: &mut Stage) -> Result<()> {
@@ -77,53 +91,218 @@ fn ledger(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-fn processes(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "Five components tell one story, each in a process of its own",
-        "The call to the build service times out and is sent again with the same idempotency reference; 202 is no \
-         result yet; the callback comes twice; later another one says the opposite. Each line of input is a record; \
-         its receipt is printed once the record is on the disk.",
+fn served(drill: &mut Drill) -> Result<()> {
+    drill.stage.step(
+        "The host serves it",
+        "Services append over a unix socket, in any language. The kernel says who is behind it, and every record \
+         holds that.",
     );
-    let parts = [
-        (
-            "01-agent",
-            "the rules in force, a run, an approved action: requested",
-        ),
-        (
-            "02-outbound",
-            "sent, timed out, sent again, 202, operation op_9f2: submitted",
-        ),
-        (
-            "03-intake",
-            "callback with its raw body, verified; the same again: a duplicate",
-        ),
-        ("04-workflow", "joined by the exact operation id: confirmed"),
-        (
-            "05-late",
-            "a signed callback says failed: kept, as an exception nobody closes but a person",
-        ),
-    ];
-    for (file, what) in parts {
-        let ran = stage
-            .run(&format!("{APPEND} story/{file}.ndjson >> {RECEIPTS}"))?
-            .ends_with(0)?;
-        let receipts = receipts_in(&ran.stdout)?;
-        let records = fs::read_to_string(stage.path(&format!("story/{file}.ndjson")))?
-            .lines()
-            .count();
-        ensure!(
-            receipts.len() == records,
-            "{records} records of {file}, {} receipts",
-            receipts.len()
-        );
-        if file == "01-agent" {
-            stage.show(&ran.stdout, all);
-        }
-        let (first, last) = (receipts.first(), receipts.last());
-        if let (Some(first), Some(last)) = (first, last) {
-            stage.note(&format!("frames {} to {}: {what}", first.seq, last.seq));
-        }
+    let ran = drill.stage.run("ledger config check host/ledger.toml")?;
+    let ran = ran.ends_with(0)?;
+    drill.stage.show(&ran.stdout, |line| line.contains(".sock"));
+    drill.serve()?;
+    let pid = drill.pid().context("no daemon runs")?;
+    drill
+        .stage
+        .note(&format!("It serves, pid {pid}. Its log is host/serve.log."));
+    Ok(())
+}
+
+fn first_half(drill: &mut Drill, cast: &mut Cast, until: usize) -> Result<()> {
+    drill.stage.step(
+        "A month at work: five services, each in a process of its own",
+        "The times of November 2026 are in the records: they are what each service says. When the record was \
+         appended is said by the ledger, and is today. A callback is recorded with its raw body before anybody \
+         judges it.",
+    );
+    for who in Who::ALL {
+        let line = drill.part(who);
+        let pid = cast.enter(who, drill.stage.command(&line))?;
+        let source = who.source();
+        drill
+            .stage
+            .show_command(&format!("{line}  # {source}, pid {pid}"));
     }
+    let backup = first_of(drill, BURST_DAY)?;
+    cast.tell(&drill.events[..backup], |_| Ok(()))?;
+    weeks(drill, &[(2, 6), (9, 13)])?;
+    for plot in [&FORGED, &TWICE, &AMBIGUOUS] {
+        tell_of(&drill.stage, plot);
+    }
+    drill
+        .stage
+        .note("Each record was acknowledged after its sync, with a receipt that the client keeps.");
+    drill
+        .stage
+        .run("cp -a host/audit host/nightly-backup")?
+        .ends_with(0)?;
+    drill
+        .stage
+        .note("Somebody's nightly backup of 13 November. It comes back later.");
+    cast.tell(&drill.events[backup..until], |_| Ok(()))?;
+    keep_new(drill, cast)
+}
+
+/// What the weeks brought.
+fn weeks(drill: &Drill, weeks: &[(u64, u64)]) -> Result<()> {
+    for (from, until) in weeks {
+        let mut counts = [0_usize; 4];
+        for event in &drill.events {
+            if !(*from..=*until).contains(&event.at.day()) {
+                continue;
+            }
+            let record: Value = serde_json::from_str(&event.line)?;
+            let kinds = ["action", "attempt", "receipt"];
+            for (kind, count) in kinds.iter().zip(&mut counts) {
+                let is_once = record["outcome"]["kind"] != "pending";
+                *count += usize::from(record["type"] == *kind && is_once);
+            }
+            counts[3] += 1;
+        }
+        let [actions, attempts, callbacks, records] = counts;
+        let days = if from == until {
+            format!("{from} Nov")
+        } else {
+            format!("{from} to {until} Nov")
+        };
+        drill.stage.note(&format!(
+            "{days:<12}  {actions} actions, {attempts} transmissions, {callbacks} callbacks: {records:>4} records"
+        ));
+    }
+    Ok(())
+}
+
+fn tell_of(stage: &Stage, plot: &Plot) {
+    let (day, action) = (format!("{} Nov", plot.day), format!("act_{}", plot.name()));
+    stage.note(&format!("{day:<12}  {action}: {}", plot.told));
+}
+
+/// Keeps what clients were told since the last time; each record was acknowledged once.
+fn keep_new(drill: &Drill, cast: &mut Cast) -> Result<()> {
+    let lines = std::mem::take(&mut cast.receipts);
+    keep(&drill.stage, &lines)?;
+    let kept = kept(&drill.stage)?;
+    let seqs: BTreeSet<u64> = kept.iter().map(|receipt| receipt.seq).collect();
+    let ids: BTreeSet<&str> = kept.iter().map(|r| r.record_id.as_str()).collect();
+    ensure!(
+        seqs.len() == kept.len() && ids.len() == kept.len(),
+        "{} receipts for {} records in {} frames",
+        kept.len(),
+        ids.len(),
+        seqs.len()
+    );
+    Ok(())
+}
+
+fn killed(drill: &mut Drill, cast: &mut Cast, burst: usize) -> Result<()> {
+    drill.stage.step(
+        "16 November, 14:30: the daemon is killed in the middle of it",
+        "An agent starts forty builds at once. kill -9 gives the daemon no chance to finish, flush or close \
+         anything. The clients do not know what became of what they had sent; they send it again as it was.",
+    );
+    let until = first_of(drill, BURST_DAY + 1)?;
+    let events = std::mem::take(&mut drill.events);
+    let (mut unanswered, mut acknowledged) = (0, 0);
+    let told = cast.tell(&events[burst..until], |cast| {
+        acknowledged += 1;
+        if acknowledged == KILLED_AFTER {
+            unanswered = cast.unanswered();
+            drill.kill()?;
+            drill.serve()?;
+        }
+        Ok(())
+    });
+    drill.events = events;
+    told?;
+    ensure!(unanswered > 0, "nobody was waiting when it was killed");
+    let there = cast.duplicates.len();
+    let log = fs::read_to_string(drill.stage.path("host/serve.log"))?;
+    let opened = log.lines().rev().find_map(|line| {
+        let (_, opened) = line.split_once("the ledger is open ")?;
+        opened.split(" origin=").next()
+    });
+    let opened = opened.context("the daemon's log does not say that it opened the ledger")?;
+    ensure!(
+        opened.contains("unclean=true"),
+        "opened after kill -9: {opened}"
+    );
+    drill.stage.note(&format!(
+        "{KILLED_AFTER} records of the burst were acknowledged, {unanswered} more on their way. The daemon was started \
+         again, as systemd would; opening is recovery, always. Its log: open, {opened}."
+    ));
+    let reached = match there {
+        0 => "Nothing of that had reached the disk".to_owned(),
+        count => format!("{count} of them had reached the disk: answered with the first receipt"),
+    };
+    drill.stage.note(&format!(
+        "The clients sent again by themselves. {reached}. All {} records of the day are acknowledged, each appended \
+         once.",
+        until - burst
+    ));
+    keep_new(drill, cast)
+}
+
+fn sent_again(drill: &mut Drill) -> Result<()> {
+    drill.stage.step(
+        "Sent again: the first receipt. Other content under the same id: a conflict",
+        "Whoever got no answer sends again. Nothing is appended twice, and nothing is replaced.",
+    );
+    let last = first_of(drill, BURST_DAY + 1)? - 1;
+    let event = drill.events.get(last).context("an event")?;
+    let receipts = kept(&drill.stage)?;
+    let first = receipts.iter().find(|r| r.record_id == event.record_id);
+    let first = first.context("no receipt of that record")?;
+
+    fs::write(drill.stage.path("story/again.json"), &event.line)?;
+    let (ran, answer) = drill.send("story/again.json")?;
+    ran.ends_with(0)?;
+    drill.stage.show_json(&answer)?;
+    ensure!(
+        answer["duplicate"] == true && Receipt::of(&answer)? == *first,
+        "{first:?} was the first receipt, and this is the second: {answer}"
+    );
+
+    let other = event
+        .line
+        .replace(r#""to":"confirmed""#, r#""to":"failed""#);
+    ensure!(other != event.line, "{} confirms nothing", event.record_id);
+    fs::write(drill.stage.path("story/other.json"), other)?;
+    let (ran, answer) = drill.send("story/other.json")?;
+    drill.stage.show_json(&answer)?;
+    ran.says("record_conflict")?;
+    let named = [&answer["first_seq"], &answer["error"]["first_seq"]];
+    ensure!(
+        named.iter().any(|seq| **seq == first.seq),
+        "the conflict does not name frame {}: {answer}",
+        first.seq
+    );
+    drill.stage.note(&format!(
+        "{} stands in frame {} as it was said first: confirmed.",
+        event.record_id, first.seq
+    ));
+    Ok(())
+}
+
+fn second_half(drill: &mut Drill, cast: &mut Cast) -> Result<()> {
+    drill.stage.step(
+        "The second half of November",
+        "The same five processes; none of them was started again. Late and contradictory evidence is never refused: \
+         it is kept, and what it contradicts stays open until a person decides.",
+    );
+    let from = first_of(drill, BURST_DAY + 1)?;
+    cast.tell(&drill.events[from..], |_| Ok(()))?;
+    weeks(drill, &[(16, 20), (23, 27), (30, 30)])?;
+    for plot in [&LATE, &UNPUBLISHED] {
+        tell_of(&drill.stage, plot);
+    }
+    drill.stage.note(&format!(
+        "{:<12}  act_01: timed out, sent again, taken with 202, called back twice; later the opposite",
+        "30 Nov"
+    ));
+    keep_new(drill, cast)?;
+    let kept = kept(&drill.stage)?.len();
+    let sent = drill.events.len();
+    ensure!(kept == sent, "{sent} records sent, {kept} receipts");
     Ok(())
 }
 
@@ -133,7 +312,9 @@ fn secret_refused(stage: &mut Stage) -> Result<()> {
         "Nothing can be taken out of an append-only ledger, so a credential must not get in.",
     );
     let ran = stage
-        .run(&format!("{APPEND} story/refused.ndjson"))?
+        .run(&format!(
+            "ledger append --socket {WRITER} story/refused.ndjson"
+        ))?
         .ends_with(1)?;
     stage.show(&ran.stderr, all);
     ran.says("/request/headers/1/value")?;
@@ -144,361 +325,20 @@ fn secret_refused(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-fn threads(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "Eight threads of one process append at the same time",
-        "Every record waits for its own sync, and records that wait together share one.",
+fn status(drill: &mut Drill) -> Result<()> {
+    drill.stage.step(
+        "How the daemon is",
+        "For whoever is on call, and for machines with --json. The operator socket is for its owner only.",
     );
-    let before = highest_seq(stage)?;
-    let ran = stage
-        .run(&format!(
-            "story host/audit host/state story/parallel.ndjson par 8 20 >> {RECEIPTS}"
-        ))?
-        .ends_with(0)?;
-    let receipts = receipts_in(&ran.stdout)?;
+    let ran = drill
+        .stage
+        .run(&format!("ledger status --socket {OPERATOR}"))?;
+    drill.stage.show(&ran.stdout, all);
+    // 1: degraded. A nearly full disk or another clock is this machine's business.
     ensure!(
-        receipts.len() == 8 * 20 * 4,
-        "expected 640 receipts, found {}",
-        receipts.len()
+        ran.code == Some(0) || ran.code == Some(1),
+        "it is not accepting appends"
     );
-    let ran = stage
-        .run("ledger inspect host/audit --json > host/frames.ndjson")?
-        .ends_with(0)?;
-    let mut writes = 0;
-    for line in ran.stdout.lines() {
-        let frame: Value = serde_json::from_str(line).context("a frame as JSON")?;
-        let is_new = frame["seq"].as_u64() > Some(before);
-        writes += usize::from(
-            is_new && frame["kind"] == "record" && frame["write"]["index"].as_u64() == Some(0),
-        );
-    }
-    stage.note(&format!(
-        "{} records acknowledged, brought by {writes} writes of one sync each",
-        receipts.len()
-    ));
-    stage
-        .run("cp -a host/audit host/nightly-backup")?
-        .ends_with(0)?;
-    stage.note("Somebody's nightly backup. It comes back in step 11.");
-    Ok(())
-}
-
-fn killed(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "kill -9 in the middle of it",
-        "Eight threads append without end. The writer gets no chance to finish, flush or close anything.",
-    );
-    let mut child = stage.start(
-        "story host/audit host/state story/parallel.ndjson killed 8 >> host/receipts.ndjson",
-    )?;
-    let pid = child.id();
-    let mut output = BufReader::new(child.stdout.take().context("its output")?);
-    let mut text = String::new();
-    for _ in 0..KILLED_AFTER {
-        if output.read_line(&mut text)? == 0 {
-            break;
-        }
-    }
-    // SIGKILL, on Unix.
-    child.kill().context("killing the writer")?;
-    // What was printed before that was acknowledged too, but for a line that the kill cut.
-    while output.read_line(&mut text)? > 0 {}
-    let status = child.wait()?;
-    ensure!(
-        status.code().is_none(),
-        "the writer ended by itself with {status}"
-    );
-    let whole = text.rfind('\n').map_or(0, |end| end + 1);
-    text.truncate(whole);
-    let receipts = receipts_in(&text)?;
-    ensure!(
-        receipts.len() >= KILLED_AFTER,
-        "the writer ended after {} receipts",
-        receipts.len()
-    );
-    let mut file = fs::OpenOptions::new()
-        .append(true)
-        .open(stage.path(RECEIPTS))?;
-    file.write_all(text.as_bytes())?;
-    stage.note(&format!(
-        "kill -9 {pid}: {status}. It had acknowledged {} records.",
-        receipts.len()
-    ));
-    Ok(())
-}
-
-fn opened_again(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "Open again: every acknowledged record is there",
-        "Opening is recovery, always. An unfinished write would be set aside and declared in the chain, never dropped \
-         in silence. Then the investigator reads all of it, and each receipt is held against what was read.",
-    );
-    let ran = stage
-        .run("ledger recover host/audit --state host/state")?
-        .ends_with(0)?;
-    stage.show(&ran.stdout, all);
-    ran.says("RECOVERED")?;
-    let ran = stage
-        .run("ledger read host/audit --vault-key investigator/vault.key --trust auditor/trust.txt > investigator/all.ndjson")?
-        .ends_with(0)?;
-    stage.show(&ran.stderr, all);
-    let mut read = BTreeSet::new();
-    for line in ran.stdout.lines() {
-        let line: Value = serde_json::from_str(line).context("a record as JSON")?;
-        read.insert(Receipt {
-            seq: line["seq"].as_u64().context("seq")?,
-            link: text_of(&line["link"])?,
-            record_id: text_of(&line["record"]["record_id"])?,
-        });
-    }
-    let acknowledged = receipts_in(&fs::read_to_string(stage.path(RECEIPTS))?)?;
-    for receipt in &acknowledged {
-        ensure!(
-            read.contains(receipt),
-            "record {} was acknowledged as frame {} and is not there",
-            receipt.record_id,
-            receipt.seq
-        );
-    }
-    let more = read.len().saturating_sub(acknowledged.len());
-    stage.note(&format!(
-        "{} receipts, {} records found with the same number, chain value and id. {more} more were on the disk whole, \
-         but nobody had been told yet: they stay too.",
-        acknowledged.len(),
-        acknowledged.len()
-    ));
-    Ok(())
-}
-
-fn audited(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "The auditor proves the chain whole, without any key",
-        "A copy of the .frames files, the trust line, and the receipts that clients kept. The verifier links no \
-         decryption at all, and it runs offline.",
-    );
-    let copy = stage.path("auditor/copy");
-    fs::create_dir_all(&copy)?;
-    let mut names = Vec::new();
-    for file in files_below(&stage.path("host/audit/segments"))? {
-        if file.extension().is_some_and(|end| end == "frames") {
-            let name = file.file_name().context("a file name")?.to_string_lossy();
-            names.push(format!("host/audit/segments/{name}"));
-        }
-    }
-    stage
-        .run(&format!("cp {} auditor/copy", names.join(" ")))?
-        .ends_with(0)?;
-    let ran = stage
-        .run("ledger-verify auditor/copy --trust auditor/trust.txt --receipts host/receipts.ndjson --save-checkpoint auditor/today.ckpt")?
-        .ends_with(0)?;
-    stage.show(&ran.stdout, all);
-    ran.says("VERIFIED")?;
-    for word in [
-        "act_01",
-        "op_9f2",
-        "oncall",
-        "builds.example.com",
-        "confirmed",
-    ] {
-        for file in files_below(&copy)? {
-            ensure!(
-                !holds(&fs::read(&file)?, word),
-                "{word} can be read in {}",
-                file.display()
-            );
-        }
-    }
-    stage.note(
-        "No id, name, host or state of the story stands in these files in clear (searched for five).",
-    );
-    Ok(())
-}
-
-fn read(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "The investigator reads one record",
-        "Decrypted only after the chain up to a signed checkpoint was checked. Another key opens nothing.",
-    );
-    let seq = seq_of(stage, "05-late", 2)?;
-    let range = format!("--from {seq} --until {seq}");
-    let ran = stage
-        .run(&format!(
-            "ledger read host/audit --vault-key investigator/vault.key --trust auditor/trust.txt {range}"
-        ))?
-        .ends_with(0)?;
-    ran.says("rcp_05 says failed for op_9f2 after wf_7 was confirmed")?;
-    let line: Value = serde_json::from_str(&ran.stdout).context("a record as JSON")?;
-    stage.show(&serde_json::to_string_pretty(&line["record"])?, all);
-    stage.note("Laid out here for reading: the program prints a record a line.");
-    stage.show(&ran.stderr, all);
-    stage
-        .run("ledger vault-key new auditor/other.key > auditor/other.pub")?
-        .ends_with(0)?;
-    let ran = stage
-        .run(&format!(
-            "ledger read host/audit --vault-key auditor/other.key --trust auditor/trust.txt {range}"
-        ))?
-        .ends_with(3)?;
-    stage.show(&ran.stderr, all);
-    ensure!(ran.stdout.is_empty(), "another key opened something");
-    Ok(())
-}
-
-fn tampered(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "Somebody changes one byte of the copy",
-        "In the middle of the record that said confirmed. The verifier cannot read it, and names it.",
-    );
-    let seq = seq_of(stage, "04-workflow", 1)?;
-    let ran = stage
-        .run(&format!("ledger inspect host/audit --seq {seq} --json"))?
-        .ends_with(0)?;
-    stage.show(&ran.stdout, all);
-    let frame: Value = serde_json::from_str(&ran.stdout).context("a frame as JSON")?;
-    let number = |name: &str| frame[name].as_u64().with_context(|| name.to_owned());
-    let at = number("offset")? + number("len")? / 2;
-    let name = format!("{:020}.frames", number("segment")?);
-    let path = stage.path("auditor/copy").join(&name);
-    let mut bytes = fs::read(&path)?;
-    let byte = bytes
-        .get_mut(usize::try_from(at)?)
-        .context("the frame lies inside the file")?;
-    let old = *byte;
-    *byte ^= 0x01;
-    stage.note(&format!(
-        "auditor/copy/{name}, byte {at}: {old:02x} becomes {:02x}",
-        *byte
-    ));
-    fs::write(&path, bytes)?;
-    let ran = stage
-        .run("ledger-verify auditor/copy --trust auditor/trust.txt")?
-        .ends_with(1)?;
-    stage.show_report(&ran.stdout, "STILL GOOD");
-    ran.says("VIOLATION")?;
-    ran.says(&format!("frame_altered  frame {seq} "))
-}
-
-fn rolled_back(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "Somebody puts the nightly backup back",
-        "An old copy is whole in itself, so its own contents cannot betray it. The floor does: the newest checkpoint \
-         ever issued, kept outside of the folder. The auditor's kept checkpoint does too.",
-    );
-    for line in [
-        "mv host/audit host/audit-today",
-        "mv host/nightly-backup host/audit",
-    ] {
-        stage.run(line)?.ends_with(0)?;
-    }
-    let ran = stage
-        .run(&format!("{APPEND} story/06-review.ndjson"))?
-        .ends_with(3)?;
-    stage.show(&ran.stderr, all);
-    ran.says("was issued: this is an old copy")?;
-    ensure!(
-        ran.stdout.is_empty(),
-        "something was appended to an old copy"
-    );
-    let ran = stage
-        .run("ledger-verify host/audit --trust auditor/trust.txt --checkpoint auditor/today.ckpt")?
-        .ends_with(1)?;
-    stage.show_report(&ran.stdout, "STILL GOOD");
-    ran.says("rolled_back")
-}
-
-fn goes_on(stage: &mut Stage) -> Result<()> {
-    stage.step(
-        "The right folder is back, and a person settles the exception",
-        "The contradiction was kept until somebody decided. The chain goes on from where it was, and holds the \
-         checkpoint that the auditor kept.",
-    );
-    for line in [
-        "mv host/audit host/nightly-backup",
-        "mv host/audit-today host/audit",
-    ] {
-        stage.run(line)?.ends_with(0)?;
-    }
-    let ran = stage
-        .run(&format!("{APPEND} story/06-review.ndjson >> {RECEIPTS}"))?
-        .ends_with(0)?;
-    stage.show(&ran.stdout, all);
-    let ran = stage
-        .run("ledger-verify host/audit --trust auditor/trust.txt --checkpoint auditor/today.ckpt --receipts host/receipts.ndjson")?
-        .ends_with(0)?;
-    stage.show(&ran.stdout, |line| {
-        line.starts_with("VERIFIED")
-            || line.starts_with("Nothing")
-            || line.starts_with("  continuity")
-            || line.starts_with("  receipts")
-            || line.starts_with("NOT SHOWN")
-    });
-    ran.says("VERIFIED")?;
-    println!();
-    Ok(())
-}
-
-/// A receipt, as far as the drill looks at it.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Receipt {
-    seq: u64,
-    link: String,
-    record_id: String,
-}
-
-fn receipts_in(text: &str) -> Result<Vec<Receipt>> {
-    text.lines()
-        .map(|line| {
-            let line: Value = serde_json::from_str(line).context("a receipt as JSON")?;
-            Ok(Receipt {
-                seq: line["seq"].as_u64().context("a receipt without seq")?,
-                link: text_of(&line["link"])?,
-                record_id: text_of(&line["record_id"])?,
-            })
-        })
-        .collect()
-}
-
-fn text_of(value: &Value) -> Result<String> {
-    Ok(value.as_str().context("expected a text")?.to_owned())
-}
-
-fn highest_seq(stage: &Stage) -> Result<u64> {
-    let receipts = receipts_in(&fs::read_to_string(stage.path(RECEIPTS))?)?;
-    Ok(receipts
-        .iter()
-        .map(|receipt| receipt.seq)
-        .max()
-        .unwrap_or_default())
-}
-
-/// The frame that a record of the story became: the receipts say.
-fn seq_of(stage: &Stage, file: &str, line: usize) -> Result<u64> {
-    let story = fs::read_to_string(stage.path(&format!("story/{file}.ndjson")))?;
-    let record: Value = serde_json::from_str(story.lines().nth(line).context("no such line")?)?;
-    let id = text_of(&record["record_id"])?;
-    receipts_in(&fs::read_to_string(stage.path(RECEIPTS))?)?
-        .into_iter()
-        .find(|receipt| receipt.record_id == id)
-        .map(|receipt| receipt.seq)
-        .with_context(|| format!("no receipt for {id}"))
-}
-
-fn holds(bytes: &[u8], word: &str) -> bool {
-    bytes
-        .windows(word.len())
-        .any(|window| window == word.as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn receipts_are_read_and_a_cut_one_is_an_error() {
-        let line = r#"{"receipt":"v1","seq":5,"link":"ab","record_id":"rec_1"}"#;
-        let receipts = receipts_in(&format!("{line}\n{line}\n")).unwrap();
-        assert_eq!((receipts.len(), receipts[0].seq), (2, 5));
-        assert!(receipts_in(&line[..30]).is_err());
-        assert!(holds(b"xxabyy", "ab") && !holds(b"xxaby", "abz"));
-    }
+    ran.says("head frame")?;
+    ran.says("faults 0")
 }

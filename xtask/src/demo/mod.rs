@@ -1,11 +1,20 @@
-//! `cargo xtask demo`: the end-to-end drill, on a new ledger in `target/demo`, for a person to read.
+//! `cargo xtask demo`: a month on a new ledger in `target/demo`, end to end, for a person to read.
 //!
 //! It runs the real programs and shows their real output; a step that does not behave ends it. It is
 //! no test suite: what it shows once, the tests show in all its variants.
 
 mod acts;
+mod cast;
+mod daemon;
+mod drill;
+mod layout;
+mod month;
 mod programs;
+mod proofs;
+mod receipts;
 mod stage;
+mod story;
+mod traces;
 
 use std::fs;
 use std::time::Instant;
@@ -14,6 +23,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::workspace::{Outcome, Workspace};
+use drill::Drill;
 use programs::Programs;
 use stage::Stage;
 
@@ -36,12 +46,16 @@ pub(crate) fn run(workspace: &Workspace, _args: &DemoArgs) -> Result<Outcome> {
         fs::copy(entry.path(), dir.join("story").join(entry.file_name()))?;
     }
 
-    let mut stage = Stage::new(dir, programs);
+    let stage = Stage::new(dir, programs);
     stage.intro(&workspace.show(&workspace.target.join("demo")));
-    acts::play(&mut stage)?;
+    let mut drill = Drill::new(stage)?;
+    acts::play(&mut drill)?;
+    traces::play(&mut drill)?;
+    proofs::play(&mut drill)?;
+    println!();
     Ok(Outcome::Passed(format!(
         "{} steps behaved, in {:.1} s",
-        stage.steps(),
+        drill.stage.steps(),
         started.elapsed().as_secs_f64()
     )))
 }

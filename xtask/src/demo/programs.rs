@@ -13,22 +13,20 @@ use crate::workspace::Workspace;
 /// The programs of the drill, by name.
 pub(super) struct Programs(BTreeMap<String, PathBuf>);
 
-/// What is run, beside `cp` and `mv`.
-const NAMES: [&str; 3] = ["ledger", "ledger-verify", "story"];
+/// What is run, beside `cp` and `mv`, and `curl` and `python3` where they are.
+const NAMES: [&str; 2] = ["ledger", "ledger-verify"];
 
 impl Programs {
     /// Builds them; cargo says itself where they went.
     pub(super) fn build(workspace: &Workspace) -> Result<Self> {
-        println!("building ledger, ledger-verify and the example story of ledger-writer");
+        println!("building ledger and ledger-verify");
         let mut cargo = workspace.cargo([
             "build",
             "--locked",
             "--message-format=json-render-diagnostics",
             "-p=ledger-cli",
             "-p=ledger-verify",
-            "-p=ledger-writer",
             "--bins",
-            "--example=story",
         ]);
         let mut child = cargo
             .stdout(Stdio::piped())

@@ -6,26 +6,33 @@
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write as _, stdout};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::layout::{
+    GLUE, LEFT_OUT, WIDTH, column_of_text, glued, hang, joined, paragraphs, reflow,
+};
 use super::programs::Programs;
 
-/// Columns of a terminal that nobody made wider.
-const WIDTH: usize = 112;
+/// Bounds of the columns that are made use of.
+const WIDTH_MIN: usize = 72;
+const WIDTH_MAX: usize = 120;
+/// What stands before a line: `   | `.
+const MARGIN: usize = 5;
 
 pub(super) struct Stage {
     dir: PathBuf,
     programs: Programs,
     color: bool,
+    width: usize,
     step: usize,
 }
 
 /// What a command did.
 pub(super) struct Ran {
     line: String,
-    code: Option<i32>,
+    pub(super) code: Option<i32>,
     pub(super) stdout: String,
     pub(super) stderr: String,
 }
@@ -33,22 +40,30 @@ pub(super) struct Ran {
 impl Stage {
     pub(super) fn new(dir: PathBuf, programs: Programs) -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let columns = rustix::termios::tcgetwinsize(stdout()).map(|size| size.ws_col);
+        let columns = columns.map_or(WIDTH, usize::from);
         Self {
             dir,
             programs,
             color: wanted && stdout().is_terminal(),
+            width: columns.clamp(WIDTH_MIN, WIDTH_MAX) - MARGIN,
             step: 0,
         }
     }
 
     pub(super) fn intro(&self, shown_dir: &str) {
+        println!();
+        let told = "A month in which agents asked remote services for work, and later somebody called back. What can \
+                    be shown of it afterwards, by whom, and to whom?";
+        self.wrapped(told)
+            .iter()
+            .for_each(|line| println!("{line}"));
         println!(
-            "\nAn agent asked a build service for work. Later somebody called back. What can be shown of it?\n\n\
-             All of it happens in {shown_dir}, which stands for three machines:\n  \
+            "\nAll of it happens in {shown_dir}, which stands for three machines:\n  \
              host/          where the services run and the ledger grows\n  \
              investigator/  where the only key is that opens evidence\n  \
              auditor/       where there is no secret at all\n\
-             $ is a command that is run there, | a line that it printed, = what this drill makes of it."
+             $ a command that is run there\n| a line that it printed\n= what this drill makes of it"
         );
     }
 
@@ -61,14 +76,23 @@ impl Stage {
         self.step += 1;
         let head = format!("{}. {title}", self.step);
         println!("\n{}", self.paint("1", &head));
-        wrap(why).iter().for_each(|line| println!("   {line}"));
+        self.wrapped(why)
+            .iter()
+            .for_each(|line| println!("   {line}"));
     }
 
     /// What the drill itself concludes.
     pub(super) fn note(&self, text: &str) {
-        for (index, line) in wrap(text).iter().enumerate() {
+        for (index, line) in self.wrapped(text).iter().enumerate() {
             let mark = if index == 0 { "=" } else { " " };
             println!("   {}", self.paint("32", &format!("{mark} {line}")));
+        }
+    }
+
+    /// What leads over to the next command of a step.
+    pub(super) fn say(&self, text: &str) {
+        for line in self.wrapped(text) {
+            println!("   {line}");
         }
     }
 
@@ -77,9 +101,19 @@ impl Stage {
         self.dir.join(name)
     }
 
+    /// Shows a command that is run.
+    pub(super) fn show_command(&self, line: &str) {
+        let parts = hang(&glued(line), self.width - 2, 0);
+        for (index, part) in parts.iter().enumerate() {
+            let mark = if index == 0 { "$ " } else { "    " };
+            let part = part.replace(GLUE, " ");
+            println!("   {}", self.paint("36", &format!("{mark}{part}")));
+        }
+    }
+
     /// Runs a command line: words apart by single spaces, at its end perhaps `> FILE` or `>> FILE`.
     pub(super) fn run(&self, line: &str) -> Result<Ran> {
-        println!("   {}", self.paint("36", &format!("$ {line}")));
+        self.show_command(line);
         let (command, target) = match line.split_once(" > ") {
             Some((command, file)) => (command, Some((file, false))),
             None => match line.split_once(" >> ") {
@@ -106,18 +140,8 @@ impl Stage {
         Ok(ran)
     }
 
-    /// Starts a command whose output the caller reads while it runs, and puts where the line says.
-    pub(super) fn start(&self, line: &str) -> Result<Child> {
-        println!("   {}", self.paint("36", &format!("$ {line}")));
-        let (command, _) = line.split_once(" >> ").unwrap_or((line, ""));
-        self.command(command)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .with_context(|| format!("starting `{line}`"))
-    }
-
-    fn command(&self, line: &str) -> Command {
+    /// A command, to be started by the caller.
+    pub(super) fn command(&self, line: &str) -> Command {
         let mut words = line.split(' ');
         let name = words.next().unwrap_or_default();
         let mut command = Command::new(self.programs.path(name));
@@ -128,25 +152,40 @@ impl Stage {
         command
     }
 
-    /// Shows the lines of a text that matter. A long line of JSON is cut, which ` ...` says; others go on below.
+    /// Shows the paragraphs of a text that matter, and where others were left out. A long line of JSON is cut, which
+    /// ` ...` says; others go on below.
     pub(super) fn show(&self, text: &str, matters: impl Fn(&str) -> bool) {
-        let mut left_out = false;
-        for line in text.lines() {
-            if !matters(line) {
-                left_out = true;
-            } else {
-                if left_out {
-                    println!("   | [...]");
-                }
-                left_out = false;
-                for line in fit(line) {
-                    println!("   {}", format!("| {line}").trim_end());
-                }
+        let lines: Vec<&str> = text.lines().collect();
+        let mut shown: Vec<&str> = Vec::new();
+        for paragraph in paragraphs(&lines) {
+            if matters(&joined(&paragraph)) {
+                shown.extend(paragraph);
+            } else if shown.last() != Some(&LEFT_OUT) {
+                shown.push(LEFT_OUT);
             }
         }
-        if left_out {
-            println!("   | [...]");
+        self.print(&shown);
+    }
+
+    /// The same without a mark for each gap, where the step says that it shows an extract.
+    pub(super) fn show_extract(&self, text: &str, matters: impl Fn(&str) -> bool) {
+        let lines: Vec<&str> = text.lines().collect();
+        let mut shown = paragraphs(&lines);
+        shown.retain(|paragraph| matters(&joined(paragraph)));
+        self.print(&shown.concat());
+    }
+
+    fn print(&self, lines: &[&str]) {
+        for line in reflow(lines, self.width) {
+            println!("   {}", format!("| {line}").trim_end());
         }
+    }
+
+    /// Shows a line of JSON laid out for reading.
+    pub(super) fn show_json(&self, value: &serde_json::Value) -> Result<()> {
+        self.show(&serde_json::to_string_pretty(value)?, all);
+        self.note("Laid out here for reading: it is one line.");
+        Ok(())
     }
 
     /// Shows a report from its first line through the one that begins so, and its last line.
@@ -155,8 +194,12 @@ impl Stage {
         let end = text.lines().position(|line| line.starts_with(through));
         let head: Vec<&str> = text.lines().take(end.map_or(0, |at| at + 1)).collect();
         self.show(&head.join("\n"), all);
-        println!("   | [...]");
+        println!("   | {LEFT_OUT}");
         self.show(last, all);
+    }
+
+    fn wrapped(&self, text: &str) -> Vec<String> {
+        hang(text, self.width, column_of_text(text, self.width))
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
@@ -183,10 +226,14 @@ impl Ran {
         Ok(self)
     }
 
-    /// Printed this, or the drill ends.
+    /// Printed this, or the drill ends. Where lines break does not matter.
     pub(super) fn says(&self, text: &str) -> Result<()> {
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let wanted = plain(text);
         ensure!(
-            self.stdout.contains(text) || self.stderr.contains(text),
+            [&self.stdout, &self.stderr]
+                .iter()
+                .any(|said| plain(said).contains(&wanted)),
             "`{}` did not say {text:?}\n{}{}",
             self.line,
             self.stdout,
@@ -201,47 +248,17 @@ pub(super) fn all(_line: &str) -> bool {
     true
 }
 
-/// A printed line in the columns there are.
-fn fit(line: &str) -> Vec<String> {
-    if line.chars().count() <= WIDTH {
-        vec![line.to_owned()]
-    } else if line.starts_with('{') {
-        let head: String = line.chars().take(WIDTH - 4).collect();
-        vec![format!("{head} ...")]
-    } else {
-        let mut lines = wrap(line);
-        let indent = line.len() - line.trim_start().len();
-        for (index, part) in lines.iter_mut().enumerate() {
-            part.insert_str(0, &" ".repeat(indent + usize::from(index > 0) * 2));
-        }
-        lines
-    }
-}
-
-fn wrap(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.len() + word.len() < WIDTH => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
-/// All files below a folder.
+/// All regular files below a folder.
 pub(super) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![dir.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
             let entry = entry?;
-            if entry.file_type()?.is_dir() {
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
                 folders.push(entry.path());
-            } else {
+            } else if kind.is_file() {
                 files.push(entry.path());
             }
         }
@@ -250,19 +267,20 @@ pub(super) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Whether a file holds a word in clear.
+pub(super) fn holds(bytes: &[u8], word: &str) -> bool {
+    bytes
+        .windows(word.len())
+        .any(|window| window == word.as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn long_lines_are_cut_and_long_texts_wrapped() {
-        assert_eq!(fit("  short"), ["  short"]);
-        let long = fit(&format!("{{{}", "x".repeat(WIDTH)));
-        assert!(long[0].ends_with(" ...") && long[0].len() == WIDTH);
-        let long = fit(&format!("  {}", "word ".repeat(40)));
-        assert!(long[0].starts_with("  word") && long[1].starts_with("    word"));
-        let lines = wrap(&"word ".repeat(60));
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= WIDTH));
+    fn a_word_is_found_in_bytes() {
+        assert!(holds(b"xxabyy", "ab") && !holds(b"xxaby", "abz"));
     }
 
     #[test]
@@ -270,12 +288,13 @@ mod tests {
         let ran = || Ran {
             line: "false".into(),
             code: Some(1),
-            stdout: "out".into(),
+            stdout: "out  and\n   in".into(),
             stderr: "err".into(),
         };
         assert!(ran().ends_with(0).is_err());
         assert!(ran().ends_with(1).is_ok());
         assert!(ran().says("err").is_ok());
+        assert!(ran().says("out and in").is_ok());
         assert!(ran().says("other").is_err());
     }
 }
